@@ -1,0 +1,106 @@
+"""Grader: votes on every criterion of an answer, and the score that follows (METHOD 6)."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from programs.judge import judge_fields, judge_signature
+from rri.aio import collect
+from rri.config import GradingConfig
+from rri.errors import ModelError
+from rri.lm.adapter import output_spec, render
+from rri.lm.gateway import Gateway, ModelRequest
+from rri.scoring import ScoreRule, answer_score, raw_score, training_score, unknown_share
+from rri.types import Criterion, Grade, Outcome, Task, Verdict, Vote
+
+__all__ = ["Grader", "majority"]
+
+ScoreFunction = Callable[[ScoreRule, Sequence[Criterion], Sequence[Outcome], int], float | None]
+
+
+def majority(votes: Sequence[Vote], n: int) -> Outcome | None:
+    """The verdict once more than n/2 known votes agree; `unknown` once they no longer can; else None."""
+    need = n // 2 + 1
+    met = sum(v.outcome == "met" for v in votes)
+    unmet = sum(v.outcome == "unmet" for v in votes)
+    left = n - len(votes)
+    if met >= need:
+        return "met"
+    if unmet >= need:
+        return "unmet"
+    return "unknown" if max(met, unmet) + left < need else None
+
+
+class Grader:
+    """Grades answers through the gateway, a failed call being a vote that is unknown.
+
+    Args:
+        gateway: where the judge's calls go.
+        rule: the benchmark's score rule.
+        config: votes, quorum, concurrency.
+    """
+
+    def __init__(self, gateway: Gateway, rule: ScoreRule, config: GradingConfig | None = None) -> None:
+        self.gateway = gateway
+        self.rule = rule
+        self.config = config or GradingConfig()
+
+    async def grade(
+        self, task: Task, answer: str, *, strict: bool = False, training: bool = False, votes: int | None = None
+    ) -> Grade:
+        """Verdict on every criterion, and the score.
+
+        Args:
+            task: conversation and rubric.
+            answer: the answer's text, reasoning and tool spans removed.
+            strict: add the strict note (probes, patches).
+            training: one-sided length term (rollouts) instead of the evaluation rule.
+            votes: votes a criterion; the config's by default.
+
+        Raises:
+            BudgetExhausted: a hard limit is reached. A judge that fails is a verdict `unknown`, never an exception.
+        """
+        n = votes or self.config.votes
+        thunks = [partial(self._verdict, task, answer, criterion.text, strict, n) for criterion in task.rubric.criteria]
+        verdicts = await collect(thunks, self.config.concurrency)
+        return self._score(task, answer, verdicts, training_score if training else answer_score)
+
+    def _score(self, task: Task, answer: str, verdicts: Sequence[Verdict], score: ScoreFunction) -> Grade:
+        criteria = task.rubric.criteria
+        outcomes = [v.outcome for v in verdicts]
+        share = unknown_share(criteria, outcomes)
+        raw, value = raw_score(criteria, outcomes), score(self.rule, criteria, outcomes, len(answer))
+        if share > self.config.unknown_share_max or raw is None or value is None:
+            unknown = sum(o == "unknown" for o in outcomes)
+            why = next((v.error for verdict in verdicts for v in verdict.votes if v.error), "the votes did not agree")
+            return Grade(
+                verdicts=tuple(verdicts),
+                score=None,
+                raw=None,
+                unscored=f"{unknown} of {len(outcomes)} verdicts unknown ({share:.0%} of the points): {why}",
+            )
+        return Grade(verdicts=tuple(verdicts), score=value, raw=raw)
+
+    async def _verdict(self, task: Task, answer: str, criterion: str, strict: bool, n: int) -> Verdict:
+        signature = judge_signature(strict)
+        request = ModelRequest(
+            role="judge",
+            messages=render(signature, [], judge_fields(task, answer, criterion, self.config.reason_words)),
+            output=output_spec(signature),
+            temperature=self.config.temperature_single if n == 1 else None,
+        )
+        votes: list[Vote] = []
+        while (outcome := majority(votes, n)) is None:
+            # As many votes at once as the verdict still needs at least, so none is asked for in vain.
+            known = max(sum(v.outcome == side for v in votes) for side in ("met", "unmet"))
+            batch = min(n - len(votes), n // 2 + 1 - known)
+            votes += await collect([partial(self._vote, request)] * batch, batch)
+        return Verdict(outcome=outcome, votes=tuple(votes))
+
+    async def _vote(self, request: ModelRequest) -> Vote:
+        try:
+            reply = await self.gateway.complete(request)
+        except ModelError as error:
+            return Vote(outcome="unknown", error=str(error))
+        met = getattr(reply.value, "met")  # noqa: B009  (the model is made from the signature)
+        reason = getattr(reply.value, "reason")  # noqa: B009
+        return Vote(outcome="met" if met else "unmet", reason=reason)

@@ -1,0 +1,206 @@
+"""The command line. Commands load lazily, so that `rri --help` answers at once."""
+
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+import yaml
+
+from rri.errors import ConfigError, RriError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="rri",
+    help=(
+        "Recursive reward improvement: write tasks with rubrics, attack and repair each rubric, and train a solver on "
+        "what is left.\n\nStart with: rri run DIR --config smoke"
+    ),
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+RunDirArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Run directory.", show_default=False)]
+ConfigOption = Annotated[
+    Optional[str],
+    typer.Option(
+        "--config", "-c", help="A preset's name or a YAML file. Needed for a new run; a resumed one has its own."
+    ),
+]
+SetOption = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        "--set", "-s", metavar="KEY=VALUE", help="Change one config value, e.g. -s solver.cycles=4. Repeatable."
+    ),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="One line now and then instead of a live display.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    _STATE["debug"] = debug
+
+
+_STATE = {"debug": False}
+
+
+def _overrides(pairs: Optional[list[str]]) -> dict[str, Any]:
+    values = {}
+    for pair in pairs or []:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--set {pair!r} is not KEY=VALUE", "Write for example --set solver.cycles=4")
+        try:
+            values[key] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise ConfigError(f"--set {pair!r}: the value is not valid YAML", "Quote it") from None
+    return values
+
+
+@app.command()
+def run(
+    directory: RunDirArgument,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    quiet: QuietOption = False,
+    json_: JsonOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved config and stop.")] = False,
+) -> None:
+    """Admit tasks and train the solver on them. Run it again to resume.
+
+    The directory keeps everything: config, tasks, attacks, grades, every model call, checkpoints.
+
+    [bold]Examples[/bold]
+
+      rri run runs/first --config smoke
+
+      rri run runs/first -s budget.money=20
+    """
+    from rri.cli.run import run_command
+
+    raise typer.Exit(run_command(directory, config, _overrides(set_), quiet=quiet, as_json=json_, dry_run=dry_run))
+
+
+@app.command()
+def serve(
+    directory: RunDirArgument,
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Own a run and serve tasks and grades, without starting a trainer.
+
+    Start trainers yourself, on this machine or others:
+
+      accelerate launch --config_file training/zero3.yaml -m training.grpo --run DIR
+    """
+    from rri.cli.run import serve_command
+
+    raise typer.Exit(serve_command(directory, config, _overrides(set_), quiet=quiet))
+
+
+@app.command()
+def generate(
+    directory: RunDirArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the admitted tasks go, as JSONL.")],
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    quiet: QuietOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """Write, attack and repair tasks without training, and save the admitted ones as JSONL.
+
+    [bold]Example[/bold]
+
+      rri generate runs/tasks --config smoke --out tasks.jsonl
+    """
+    from rri.cli.generate import generate_command
+
+    raise typer.Exit(generate_command(directory, config, _overrides(set_), out, quiet=quiet, as_json=json_))
+
+
+@app.command()
+def probe(
+    task: Annotated[Path, typer.Argument(metavar="TASK.json", help="One task with its rubric.", show_default=False)],
+    config: Annotated[str, typer.Option("--config", "-c", help="A preset's name or a YAML file.")] = "smoke",
+    set_: SetOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Attack one rubric and show the exploit beside the honest answer, verdict by verdict.
+
+    [bold]Example[/bold]
+
+      rri probe task.json --config my-models.yaml
+    """
+    from rri.cli.probe import probe_command
+
+    raise typer.Exit(probe_command(task, config, _overrides(set_), as_json=json_))
+
+
+@app.command()
+def show(directory: RunDirArgument, json_: JsonOption = False) -> None:
+    """What happened in a run, in one screen. Works beside a running one."""
+    from rri.cli.show import show_command
+
+    raise typer.Exit(show_command(directory, as_json=json_))
+
+
+@app.command()
+def status(directory: RunDirArgument, json_: JsonOption = False) -> None:
+    """Whether a run is going on, how far it is, and the last error."""
+    from rri.cli.status import status_command
+
+    raise typer.Exit(status_command(directory, as_json=json_))
+
+
+@app.command()
+def calls(
+    directory: RunDirArgument,
+    role: Annotated[str, typer.Option(help="proposer, generator, farmer, honest, judge or rewriter.")] = "",
+    task: Annotated[str, typer.Option(help="Calls of one task id.")] = "",
+    last: Annotated[int, typer.Option(help="How many of the latest calls.", min=1)] = 5,
+    since: Annotated[str, typer.Option(help="Only calls after this time, e.g. 2026-05-01T12:00.")] = "",
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Read kept model calls back: the prompt as sent, the reply, tokens, time and error.
+
+    [bold]Example[/bold]
+
+      rri calls runs/first --role farmer --last 1
+    """
+    from rri.cli.calls import calls_command
+
+    raise typer.Exit(calls_command(directory, role=role, task_id=task, last=last, since=since, as_json=json_))
+
+
+@app.command()
+def presets() -> None:
+    """Names of the configs that ship with rri."""
+    from rri.config import list_presets
+
+    typer.echo("\n".join(list_presets()))
+
+
+def main() -> None:
+    """Entry point: errors of ours are one line, and the exit code tells their kind."""
+    try:
+        app(standalone_mode=True)
+    except RriError as error:
+        if _STATE["debug"]:
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted; run the same command again to go on", file=sys.stderr)  # noqa: T201
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

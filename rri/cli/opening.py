@@ -1,0 +1,112 @@
+"""What the commands that own a run share: its folder, its config, its base model, its processes."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from rri.config import EMBEDDED, RunConfig, load_config
+from rri.errors import ConfigError, EmbeddedModelError
+from rri.lifetime import leashed
+from rri.lm.embedded import GGUF_SHA256, cache_dir, fetch_gguf
+from rri.rundir import RunDir
+from rri.service.run import OpenRun
+
+__all__ = ["launch_config", "open_folder", "opened", "resolve_base_model", "start_trainer"]
+
+Progress = Callable[[str], None]
+
+
+@contextlib.contextmanager
+def open_folder(
+    directory: Path, source: str | None, overrides: Mapping[str, Any]
+) -> Iterator[tuple[RunDir, RunConfig]]:
+    """Lock a run directory, new or old, while the block lasts."""
+    config = None
+    if source is not None:
+        config = load_config(source, overrides)
+    elif overrides:
+        saved = RunDir.existing(directory).config().model_dump(mode="json")
+        config = _with(saved, overrides, directory)
+    folder = RunDir.create_or_resume(directory, config, facts={"seed": config.seed} if config else None)
+    try:
+        yield folder, folder.config()
+    finally:
+        folder.close()
+
+
+def _with(saved: dict[str, Any], overrides: Mapping[str, Any], directory: Path) -> RunConfig:
+    from rri.config import parse_config, set_dotted
+
+    for key, value in overrides.items():
+        set_dotted(saved, key, value)
+    return parse_config(saved, where=str(directory / "run.yaml"))
+
+
+@contextlib.contextmanager
+def opened(folder: RunDir, config: RunConfig, progress: Progress) -> Iterator[OpenRun]:
+    """An open run while the block lasts."""
+    run = OpenRun.open(folder, config, resolve_base_model(config, progress), progress)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+def resolve_base_model(config: RunConfig, progress: Progress) -> str | Path:
+    """Folder or name of the solver's base model; the embedded one is converted once.
+
+    Raises:
+        EmbeddedModelError: the conversion failed.
+    """
+    if config.solver.base_model != EMBEDDED:
+        return config.solver.base_model
+    folder = cache_dir() / f"smollm2-135m-instruct-{GGUF_SHA256[:8]}"
+    if (folder / "config.json").is_file():
+        return folder
+    gguf = fetch_gguf(progress)
+    progress("converting the embedded model for training (once)")
+    command = leashed([sys.executable, "-m", "training.base_model", str(gguf), str(folder)])
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode or not (folder / "config.json").is_file():
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise EmbeddedModelError(f"the embedded model could not be converted: {last}", "pip install 'rri[train]'")
+    return folder
+
+
+def launch_config(name: str) -> Path:
+    """Path of an accelerate config: a name in training/, or a path.
+
+    Raises:
+        ConfigError: there is no such file.
+    """
+    packaged = resources.files("training")
+    for candidate in (Path(name), Path(str(packaged.joinpath(f"{name}.yaml"))), Path(str(packaged.joinpath(name)))):
+        if candidate.is_file():
+            return candidate
+    known = sorted(f.name.removesuffix(".yaml") for f in packaged.iterdir() if f.name.endswith(".yaml"))
+    raise ConfigError(f"solver.launch: no accelerate config {name!r}", f"Known are {', '.join(known)}, or give a path")
+
+
+def start_trainer(directory: Path, launch: Path, log: Path, extra: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
+    """`accelerate launch` of the solver, ended with this process, its output in `log`. Call it on the main thread."""
+    command = [
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--config_file",
+        str(launch),
+        "-m",
+        "training.grpo",
+        "--run",
+        str(directory),
+        *extra,
+    ]
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            leashed(command), stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env={**os.environ}
+        )

@@ -1,0 +1,306 @@
+"""Typed HTTP client of the service: what the trainer knows of the rest of rri (DESIGN, seam 2).
+
+Needs neither dspy nor torch. `ServiceClient.connect(run=DIR)` reads DIR/service.json, or the environment
+variables RRI_SERVICE_URL and RRI_SERVICE_TOKEN where nodes share no disk.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rri.errors import ServiceRefused, ServiceUnavailable
+from rri.types import Message, Split
+
+__all__ = [
+    "SERVICE_FILE",
+    "GradeRequest",
+    "GradeResponse",
+    "GradedRow",
+    "Health",
+    "ResumeRequest",
+    "Row",
+    "RunInfo",
+    "ServedTask",
+    "ServiceAddress",
+    "ServiceClient",
+    "Waiting",
+    "write_address",
+]
+
+SERVICE_FILE = "service.json"
+"""File in the run directory with URL and token of the running service, mode 0600."""
+
+POLL_S = 20.0
+"""Longest that one request for a served task is held open by the service."""
+RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+"""Pauses between tries while the service is away; the last one repeats until the bound."""
+
+
+class Wire(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ServiceAddress(Wire):
+    """Content of SERVICE_FILE."""
+
+    url: str
+    token: str
+    pid: int
+
+
+class Health(Wire):
+    """`ok` serves and grades, `paused` and `failed` do not; `reason` says why."""
+
+    status: Literal["starting", "ok", "paused", "failed", "stopping"]
+    reason: str = ""
+
+
+class RunInfo(Wire):
+    """What the trainer must know of the run, resolved by the service."""
+
+    run_id: str
+    seed: int
+    base_model: str = Field(description="folder or name that transformers loads")
+    cycles: int = Field(description="generation batches to train on, at least 1")
+    tasks_per_cycle: int = Field(description="positions of one generation batch (64 in the paper)")
+    tasks_per_update: int = Field(
+        description="tasks of one optimizer update (16 in the paper); divides tasks_per_cycle"
+    )
+    rollouts_per_task: int
+    save_every_cycles: int
+    judge_truncated: bool = Field(description="whether answers cut at the token limit are sent as gradable")
+    grade_timeout_s: float
+    serve_timeout_s: float
+    solver: dict[str, Any] = Field(description="GRPOConfig fields by name")
+
+
+class ServedTask(Wire):
+    """The task at one position, the same for every rank and after every resume. No rubric in it."""
+
+    position: int = Field(ge=0)
+    task_id: str
+    version: int
+    prompt: tuple[Message, ...]
+
+
+class Waiting(Wire):
+    """The pool has no task for this position yet."""
+
+    waiting: str
+
+
+class Row(Wire):
+    """One rollout: `row` is its number within the group of its position, `finished` whether it ended by itself."""
+
+    position: int = Field(ge=0)
+    row: int = Field(ge=0)
+    answer: str
+    finished: bool = True
+
+
+class GradeRequest(Wire):
+    """Rollouts of one rank in one generation batch. Sending the same rows again returns the same scores."""
+
+    cycle: int = Field(ge=0)
+    split: Split = "train"
+    rows: tuple[Row, ...] = Field(min_length=1)
+
+
+class GradedRow(Wire):
+    """`score` None means unscored, which is not zero; `unscored` then says why."""
+
+    position: int
+    row: int
+    task_id: str
+    version: int
+    score: float | None
+    raw: float | None
+    unscored: str = ""
+    met: int = 0
+    unmet: int = 0
+    unknown: int = 0
+
+
+class GradeResponse(Wire):
+    """In the order of the request's rows. `seconds` is the service's own time for the request."""
+
+    rows: tuple[GradedRow, ...]
+    seconds: float
+
+
+class ResumeRequest(Wire):
+    """The trainer (re)starts at this cycle: later graded rows are superseded, kept, and out of every window."""
+
+    cycle: int = Field(ge=0)
+
+
+def _problem(response: httpx.Response) -> str:
+    try:
+        detail = response.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        detail = response.text[:200]
+    return str(detail)
+
+
+class ServiceClient:
+    """Talks to one service. Safe to use from several threads and from any event loop.
+
+    Args:
+        url: the service's base URL.
+        token: bearer token; empty for a loopback service that asks for none.
+        patience_s: how long to keep trying while the service is away or paused, before
+            `ServiceUnavailable` is raised.
+        on_wait: called with a message whenever the client has to wait.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str = "",
+        *,
+        patience_s: float = 600.0,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self.patience_s = patience_s
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._on_wait = on_wait or (lambda message: None)
+        self._sync = httpx.Client(base_url=self.url, headers=self._headers, timeout=POLL_S + 30, trust_env=False)
+
+    @classmethod
+    def connect(cls, run: Path | None = None, url: str = "", **options: Any) -> Self:
+        """Find the service by `url`, the environment, or the run directory, in this order.
+
+        Raises:
+            ServiceRefused: none of them names a service.
+        """
+        token = os.environ.get("RRI_SERVICE_TOKEN", "")
+        url = url or os.environ.get("RRI_SERVICE_URL", "")
+        if url:
+            return cls(url, token, **options)
+        if run is None:
+            raise ServiceRefused("no service named", "Pass --run DIR or --service URL")
+        path = run / SERVICE_FILE
+        try:
+            address = ServiceAddress.model_validate_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ServiceRefused(
+                f"no service runs on {run} ({path} is missing)", f"Start it with: rri serve {run}"
+            ) from None
+        except (OSError, ValidationError) as error:
+            raise ServiceRefused(f"cannot read {path}: {error}", f"Restart the service: rri serve {run}") from None
+        return cls(address.url, address.token, **options)
+
+    def close(self) -> None:
+        self._sync.close()
+
+    # -- requests that wait ------------------------------------------------
+
+    def health(self) -> Health:
+        """The service's state, asked once.
+
+        Raises:
+            ServiceUnavailable: it does not answer.
+        """
+        try:
+            response = self._sync.get("/v1/health")
+        except httpx.TransportError as error:
+            raise ServiceUnavailable(f"{self.url} does not answer: {error}") from None
+        return Health.model_validate(_checked(response).json())
+
+    def run_info(self) -> RunInfo:
+        """The run as the trainer needs it; waits while the service starts."""
+        return RunInfo.model_validate(self._patiently("GET", "/v1/run").json())
+
+    def served(self, position: int) -> ServedTask:
+        """The task at `position`; waits while the pool is thin.
+
+        Raises:
+            ServiceUnavailable: no task within `patience_s`, or the run failed or is paused.
+            ServiceRefused: the position can never be served.
+        """
+        return ServedTask.model_validate(self._patiently("GET", f"/v1/served/{position}").json())
+
+    def resume(self, cycle: int) -> None:
+        """Announce the cycle from which training goes on."""
+        self._patiently("POST", "/v1/resume", json=ResumeRequest(cycle=cycle).model_dump())
+
+    def stats(self) -> dict[str, Any]:
+        """Counters of the run: pool, admission, grading, ledger by role."""
+        stats: dict[str, Any] = _checked(self._sync.get("/v1/stats")).json()
+        return stats
+
+    def _patiently(self, method: str, path: str, **request: Any) -> httpx.Response:
+        deadline = time.monotonic() + self.patience_s
+        away = 0
+        while True:
+            try:
+                response = _checked(self._sync.request(method, path, **request))
+            except (httpx.TransportError, ServiceUnavailable) as error:
+                why, pause = f"service away ({error})", RETRY_S[min(away, len(RETRY_S) - 1)]
+                away += 1
+            else:
+                if response.status_code != httpx.codes.ACCEPTED:
+                    return response
+                # The service held the request open already, so ask again at once.
+                why, pause, away = Waiting.model_validate(response.json()).waiting, 0.0, 0
+            if time.monotonic() + pause >= deadline:
+                raise ServiceUnavailable(f"{method} {self.url}{path}: gave up after {self.patience_s:g} s: {why}")
+            self._on_wait(why)
+            time.sleep(pause)
+
+    # -- grading ------------------------------------------------------------
+
+    async def grade(
+        self, cycle: int, rows: Sequence[Row], *, split: Split = "train", timeout_s: float
+    ) -> GradeResponse:
+        """Scores of `rows`; asks again after a lost connection, which is safe because grading is idempotent.
+
+        Raises:
+            ServiceUnavailable: no grade within `timeout_s`.
+            ServiceRefused: the request is wrong.
+        """
+        why = "timed out before the first try"
+        body = GradeRequest(cycle=cycle, split=split, rows=tuple(rows)).model_dump(mode="json")
+        deadline = time.monotonic() + timeout_s
+        async with httpx.AsyncClient(base_url=self.url, headers=self._headers, trust_env=False) as http:
+            for attempt in range(10_000):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                try:
+                    response = _checked(await http.post("/v1/grade", json=body, timeout=left))
+                    return GradeResponse.model_validate(response.json())
+                except (httpx.TransportError, ServiceUnavailable) as error:
+                    why = str(error) or type(error).__name__
+                    self._on_wait(f"grading again: {why}")
+                    await asyncio.sleep(min(RETRY_S[min(attempt, len(RETRY_S) - 1)], max(0.0, left)))
+        raise ServiceUnavailable(f"cycle {cycle}: {len(rows)} answers not graded within {timeout_s:g} s: {why}")
+
+
+def _checked(response: httpx.Response) -> httpx.Response:
+    if response.is_success:
+        return response
+    where = f"{response.request.method} {response.request.url}"
+    if response.status_code in (502, 503, 504, 429):
+        raise ServiceUnavailable(f"{where}: {_problem(response)}")
+    if response.status_code == httpx.codes.UNAUTHORIZED:
+        raise ServiceRefused(f"{where}: the token is wrong", "Use the token in service.json or RRI_SERVICE_TOKEN")
+    raise ServiceRefused(f"{where}: HTTP {response.status_code}: {_problem(response)}")
+
+
+def write_address(run: Path, address: ServiceAddress) -> None:
+    """Write SERVICE_FILE atomically, readable by its owner alone."""
+    path = run / SERVICE_FILE
+    scratch = path.with_suffix(".tmp")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(address.model_dump(), file)
+    os.replace(scratch, path)

@@ -1,0 +1,37 @@
+"""The gateway: every model call of the system passes here. See `rri.lm.gateway`.
+
+In a notebook::
+
+    import dspy
+    from rri.lm import open_gateway, role_lm, RriAdapter
+
+    gateway = open_gateway(load_config("smoke"))
+    dspy.configure(lm=role_lm("farmer", gateway), adapter=RriAdapter(), disable_history=True)
+"""
+
+from rri.lm.adapter import RriAdapter, output_spec, render
+from rri.lm.calls import CallRecord, CallSink, Ledger, RecentCalls, Totals, tagged
+from rri.lm.engine import model_errors, role_lm, use_gateway
+from rri.lm.gateway import Gateway, ModelRequest, Reply, Route, resolve_routes
+from rri.lm.opening import open_gateway
+
+__all__ = [
+    "CallRecord",
+    "CallSink",
+    "Gateway",
+    "Ledger",
+    "ModelRequest",
+    "RecentCalls",
+    "Reply",
+    "Route",
+    "RriAdapter",
+    "Totals",
+    "model_errors",
+    "open_gateway",
+    "output_spec",
+    "render",
+    "resolve_routes",
+    "role_lm",
+    "tagged",
+    "use_gateway",
+]

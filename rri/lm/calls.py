@@ -1,0 +1,149 @@
+"""What is kept of a model call, who keeps it, and what the calls of a run have cost."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
+from typing import Protocol
+
+from rri.config import BudgetConfig, EndpointConfig
+from rri.errors import BudgetExhausted
+
+__all__ = ["CallRecord", "CallSink", "Ledger", "RecentCalls", "Tag", "Totals", "Usage", "current_tag", "tagged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """What a call belongs to. A fresh probe or a second rewrite is a new `sample`."""
+
+    task_id: str = ""
+    sample: str = ""
+
+
+_TAG: ContextVar[Tag] = ContextVar("rri_call_tag", default=Tag())
+
+
+def current_tag() -> Tag:
+    return _TAG.get()
+
+
+@contextmanager
+def tagged(task_id: str | None = None, sample: str | None = None) -> Iterator[None]:
+    """Mark every model call made inside with its task and sample; what is not given is inherited."""
+    outer = _TAG.get()
+    token = _TAG.set(Tag(outer.task_id if task_id is None else task_id, outer.sample if sample is None else sample))
+    try:
+        yield
+    finally:
+        _TAG.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call; `cached` are those of `tokens_in` that the server had in its prefix cache."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cached: int = 0
+
+    def money(self, endpoint: EndpointConfig) -> float:
+        """Price by the endpoint's configured money per million tokens."""
+        price_cached = endpoint.price_in if endpoint.price_cached is None else endpoint.price_cached
+        fresh = self.tokens_in - self.cached
+        return (fresh * endpoint.price_in + self.cached * price_cached + self.tokens_out * endpoint.price_out) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """One try at one endpoint, kept whatever came of it. `error` is empty exactly when the reply was usable."""
+
+    role: str
+    tag: Tag
+    endpoint: str
+    model: str
+    attempt: int
+    messages: list[dict[str, str]]
+    reply: str
+    usage: Usage
+    seconds: float
+    money: float
+    error: str = ""
+
+
+class CallSink(Protocol):
+    """Keeps calls. `keep` returns once the record would survive a kill."""
+
+    async def keep(self, record: CallRecord) -> None: ...
+
+
+@dataclass
+class RecentCalls:
+    """A sink for notebooks: the latest calls in memory, bounded."""
+
+    records: deque[CallRecord] = field(default_factory=lambda: deque(maxlen=200))
+
+    async def keep(self, record: CallRecord) -> None:
+        self.records.append(record)
+
+
+@dataclass
+class Totals:
+    """Sums over calls. `failed` tries cost money too and are counted in every other sum."""
+
+    calls: int = 0
+    failed: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cached: int = 0
+    seconds: float = 0.0
+    money: float = 0.0
+
+    def add(self, other: "Totals") -> None:
+        for f in fields(self):
+            setattr(self, f.name, getattr(self, f.name) + getattr(other, f.name))
+
+
+class Ledger:
+    """Calls, tokens, seconds and money by role, with the run's hard limits. Lives on the gateway's loop."""
+
+    def __init__(self, budget: BudgetConfig | None = None) -> None:
+        self.budget = budget or BudgetConfig()
+        self.by_role: dict[str, Totals] = {}
+
+    def restore(self, by_role: dict[str, Totals]) -> None:
+        """Take over what earlier starts of the run have spent."""
+        self.by_role = by_role
+
+    def add(self, record: CallRecord) -> None:
+        usage = record.usage
+        self.by_role.setdefault(record.role, Totals()).add(
+            Totals(
+                calls=1,
+                failed=int(bool(record.error)),
+                tokens_in=usage.tokens_in,
+                tokens_out=usage.tokens_out,
+                cached=usage.cached,
+                seconds=record.seconds,
+                money=record.money,
+            )
+        )
+
+    def total(self) -> Totals:
+        total = Totals()
+        for role in self.by_role.values():
+            total.add(role)
+        return total
+
+    def check(self) -> None:
+        """Raises:
+        BudgetExhausted: a hard limit is reached, so no further call may start.
+        """
+        total = self.total()
+        spent = {"calls": total.calls, "tokens": total.tokens_in + total.tokens_out, "money": total.money}
+        for name, value in spent.items():
+            limit = getattr(self.budget, name)
+            if limit is not None and value >= limit:
+                raise BudgetExhausted(
+                    f"budget.{name} is used up: {value:g} of {limit:g}", "Raise it in the config and run again to go on"
+                )

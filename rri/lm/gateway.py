@@ -1,0 +1,239 @@
+"""Every model call of the system passes here (DESIGN, seam 1).
+
+The gateway routes by role, bounds concurrency per endpoint, retries what another try can mend, checks each
+reply against its schema, counts and keeps every try, and stops at the budget. It has one event loop; `complete`
+may be awaited from any loop, and `complete_sync` called from any thread.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from rri.aio import LoopThread
+from rri.config import EMBEDDED, EndpointConfig, Role, RoleConfig, RunConfig
+from rri.errors import ConfigError, EndpointError, EndpointUnreachable, ModelError, ReplyError
+from rri.lm.adapter import ChatMessage, OutputSpec
+from rri.lm.calls import CallRecord, CallSink, Ledger, RecentCalls, Tag, Usage, current_tag
+from rri.lm.transport import Completion, Transport
+
+__all__ = ["Gateway", "ModelRequest", "Reply", "Route"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One call as a role asks for it. Sampling left at None is the role's own."""
+
+    role: Role
+    messages: Sequence[ChatMessage]
+    output: OutputSpec
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A usable reply: `value` holds the checked model, None for plain text."""
+
+    text: str
+    value: BaseModel | None
+    usage: Usage
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where a role's calls go, as resolved; saved with the run."""
+
+    role: Role
+    endpoint: str
+    model: str
+    config: EndpointConfig
+    sampling: RoleConfig
+
+    def as_manifest(self) -> dict[str, Any]:
+        return {
+            "endpoint": self.endpoint,
+            "url": self.config.url,
+            "model": self.model,
+            "temperature": self.sampling.temperature,
+            "max_tokens": self.sampling.max_tokens,
+        }
+
+
+def resolve_routes(config: RunConfig) -> dict[Role, Route]:
+    """Role -> route.
+
+    Raises:
+        ConfigError: an endpoint names no model, or its key's variable is unset.
+    """
+    routes = {}
+    for role, sampling in config.roles.items():
+        endpoint = config.endpoints[sampling.endpoint]
+        model = sampling.model or endpoint.model
+        if not model and endpoint.url != EMBEDDED:
+            raise ConfigError(f"role {role}: endpoint {sampling.endpoint!r} names no model", "Set endpoints.*.model")
+        if endpoint.api_key_env and not os.environ.get(endpoint.api_key_env):
+            raise ConfigError(
+                f"endpoint {sampling.endpoint!r}: environment variable {endpoint.api_key_env} is unset",
+                "Export the key, or change api_key_env",
+            )
+        routes[role] = Route(role, sampling.endpoint, model or EMBEDDED, endpoint, sampling)
+    return routes
+
+
+class Gateway:
+    """The one way to a model.
+
+    Args:
+        routes: role -> route (`resolve_routes`).
+        ledger: counts and limits; a fresh one without limits by default.
+        sink: keeps every call; the latest 200 in memory by default.
+        loop: the loop on which calls run; a new background one by default.
+        embedded_url: called for the embedded endpoint's URL before each of its tries; restarts a dead child.
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[Role, Route],
+        *,
+        ledger: Ledger | None = None,
+        sink: CallSink | None = None,
+        loop: LoopThread | None = None,
+        embedded_url: Callable[[], Awaitable[str]] | None = None,
+    ) -> None:
+        self.routes = dict(routes)
+        self.ledger = ledger or Ledger()
+        self.sink: CallSink = sink or RecentCalls()
+        self.loop = loop or LoopThread("rri-gateway")
+        self._embedded_url = embedded_url
+        self._transport = Transport()
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        self._random = random.Random()
+
+    async def close(self) -> None:
+        await self.loop.call(self._transport.close())
+
+    def close_sync(self) -> None:
+        self.loop.run(self._transport.close())
+
+    def complete_sync(self, request: ModelRequest) -> Reply:
+        """`complete` for threads without a loop."""
+        return self.loop.run(self._complete(request, current_tag()))
+
+    async def complete(self, request: ModelRequest) -> Reply:
+        """A usable reply.
+
+        A reply that is empty, cut or of another shape gets one fresh sample, counted like any other call.
+
+        Raises:
+            ModelError: no usable reply; the subclass says why.
+            BudgetExhausted: a hard limit is reached.
+        """
+        return await self.loop.call(self._complete(request, current_tag()))
+
+    async def _complete(self, request: ModelRequest, tag: Tag) -> Reply:
+        try:
+            return await self._sample(request, tag)
+        except ReplyError:
+            return await self._sample(request, tag)
+
+    async def _sample(self, request: ModelRequest, tag: Tag) -> Reply:
+        """One sample, tried again while the endpoint, not the reply, is at fault."""
+        route = self.routes[request.role]
+        attempt = 0
+        while True:
+            try:
+                return await self._try(request, route, tag, attempt)
+            except EndpointError as error:
+                if not error.retryable or attempt >= route.config.retries:
+                    raise
+                pause = self._pause(route.config, attempt, error.retry_after)
+            attempt += 1
+            await asyncio.sleep(pause)
+
+    def _pause(self, config: EndpointConfig, attempt: int, retry_after: float | None) -> float:
+        backoff = config.retry_wait_s * 2.0**attempt
+        wait = min(config.retry_wait_max_s, max(backoff, retry_after or 0.0))
+        return wait * self._random.uniform(0.5, 1.0)
+
+    async def _try(self, request: ModelRequest, route: Route, tag: Tag, attempt: int) -> Reply:
+        slots = self._slots.setdefault(route.endpoint, asyncio.Semaphore(route.config.concurrency))
+        async with slots:
+            self.ledger.check()
+            started = time.monotonic()
+            completion, reply, failure = Completion("", Usage()), None, None
+            try:
+                completion = await self._post(request, route)
+                if completion.problem is not None:
+                    raise completion.problem
+                value = request.output.validate(completion.text)
+                reply = Reply(completion.text, value, completion.usage)
+            except ModelError as error:
+                failure = error
+            seconds = time.monotonic() - started
+        await self._keep(request, route, tag, attempt, completion, seconds, failure)
+        if reply is None:
+            assert failure is not None
+            raise _named(failure, route)
+        return reply
+
+    async def _post(self, request: ModelRequest, route: Route) -> Completion:
+        url = route.config.url.rstrip("/")
+        if url == EMBEDDED:
+            if self._embedded_url is None:
+                raise EndpointUnreachable("the embedded model is not running", "Open the gateway with `open_gateway`")
+            url = await self._embedded_url()
+        key = os.environ.get(route.config.api_key_env, "") if route.config.api_key_env else ""
+        return await self._transport.post(url, key, self._body(request, route), route.config.timeout_s)
+
+    @staticmethod
+    def _body(request: ModelRequest, route: Route) -> dict[str, Any]:
+        temperature = route.sampling.temperature if request.temperature is None else request.temperature
+        body: dict[str, Any] = {
+            **route.config.extra_body,
+            "model": route.model,
+            "messages": list(request.messages),
+            route.config.max_tokens_field: request.max_tokens or route.sampling.max_tokens,
+        }
+        if temperature is not None:
+            body["temperature"] = temperature
+        if request.output.model is not None and route.config.strict_schema:
+            body["response_format"] = request.output.response_format()
+        return body
+
+    async def _keep(
+        self,
+        request: ModelRequest,
+        route: Route,
+        tag: Tag,
+        attempt: int,
+        completion: Completion,
+        seconds: float,
+        failure: ModelError | None,
+    ) -> None:
+        record = CallRecord(
+            role=request.role,
+            tag=tag,
+            endpoint=route.endpoint,
+            model=route.model,
+            attempt=attempt,
+            messages=list(request.messages),
+            reply=completion.text,
+            usage=completion.usage,
+            seconds=seconds,
+            money=completion.usage.money(route.config),
+            error=f"{type(failure).__name__}: {failure.what}" if failure else "",
+        )
+        self.ledger.add(record)
+        await self.sink.keep(record)
+
+
+def _named(error: ModelError, route: Route) -> ModelError:
+    """The same error, saying which role asked."""
+    error.what = f"role {route.role}: {error.what}"
+    return error

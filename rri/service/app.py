@@ -1,0 +1,73 @@
+"""The service's HTTP interface: a thin shell over one open run."""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+
+from rri.client import POLL_S, GradeRequest, GradeResponse, Health, ResumeRequest, RunInfo, ServedTask, Waiting
+from rri.errors import BudgetExhausted, RriError, ServiceRefused
+from rri.service.run import OpenRun
+
+__all__ = ["make_app"]
+
+CONFLICT, UNAVAILABLE = 409, 503
+
+
+def make_app(run: OpenRun, token: str) -> FastAPI:
+    """The application. Every path but /v1/health asks for the token when there is one."""
+    app = FastAPI(title="rri service", openapi_url="/v1/openapi.json", docs_url="/v1/docs", redoc_url=None)
+    expected = f"Bearer {token}".encode()
+
+    @app.middleware("http")
+    async def check_token(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        given = request.headers.get("authorization", "").encode()
+        if token and request.url.path != "/v1/health" and not hmac.compare_digest(given, expected):
+            return JSONResponse({"detail": "missing or wrong token"}, 401)
+        return await call_next(request)
+
+    @app.exception_handler(RriError)
+    async def explain(_: Request, error: RriError) -> Response:
+        if isinstance(error, ServiceRefused):
+            return JSONResponse({"detail": str(error)}, 422)
+        return JSONResponse({"detail": str(error)}, CONFLICT if isinstance(error, BudgetExhausted) else UNAVAILABLE)
+
+    def closed() -> Response | None:
+        """An answer for work that the run cannot take now: gone for good, or try later."""
+        if run.health.status == "ok":
+            return None
+        status = CONFLICT if run.health.status == "failed" else UNAVAILABLE
+        return JSONResponse({"detail": f"the run is {run.health.status}: {run.health.reason}"}, status)
+
+    @app.get("/v1/health")
+    async def health() -> Health:
+        return run.health
+
+    @app.get("/v1/run")
+    async def info() -> RunInfo:
+        return run.info()
+
+    @app.get("/v1/stats")
+    async def stats() -> dict[str, Any]:
+        return run.stats()
+
+    @app.get("/v1/served/{position}", response_model=ServedTask | Waiting)
+    async def served(position: int) -> Any:
+        if answer := closed():
+            return answer
+        found = await run.served(position, POLL_S)
+        if answer := closed():
+            return answer
+        return JSONResponse(found.model_dump(), 202) if isinstance(found, Waiting) else found
+
+    @app.post("/v1/grade", response_model=GradeResponse)
+    async def grade(request: GradeRequest) -> Any:
+        return closed() or await run.grade(request)
+
+    @app.post("/v1/resume")
+    async def resume(request: ResumeRequest) -> dict[str, int]:
+        return {"superseded": await run.resume(request.cycle)}
+
+    return app

@@ -1,0 +1,191 @@
+"""Background work that fills the pool: write tasks, attack and repair them, admit them (METHOD 4 and 5)."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+
+from programs.admission import Admitter
+from programs.writing import Request, TaskWriter
+from rri.config import RunConfig
+from rri.errors import ModelError, RriError
+from rri.evidence import Admission
+from rri.pool import Pool
+from rri.store import Store
+from rri.types import Message, Task
+
+__all__ = ["Producer"]
+
+
+class Producer:
+    """Writes and admits tasks until the run has as many as the config asks for.
+
+    Failing models are counted; after `generation.failures_in_a_row` of them the error ends `run`.
+
+    Args:
+        config: the run's config.
+        writer, admitter: the programs.
+        store, pool: where tasks go.
+        prompt_tokens: length of a prompt in the solver's tokens.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        writer: TaskWriter,
+        admitter: Admitter,
+        store: Store,
+        pool: Pool,
+        prompt_tokens: Callable[[list[Message]], int],
+    ) -> None:
+        self.config = config
+        self.writer = writer
+        self.admitter = admitter
+        self.store = store
+        self.pool = pool
+        self.prompt_tokens = prompt_tokens
+        self.admitted = pool.size
+        self.under_way = 0
+        self.failures = 0
+        self.last_error = ""
+        self.stages: dict[str, int] = {"writing": 0, "in repair": 0, "queued": 0}
+        self._requests: deque[Request] = deque()
+        self._proposing = asyncio.Lock()
+        self._numbers = store.task_count()
+        self._draws = self._numbers
+        self._in_a_row = 0
+        self._repairs = asyncio.Semaphore(config.admission.concurrency)
+        self._moved = asyncio.Event()
+
+    @property
+    def target(self) -> int:
+        return self.config.generation.tasks
+
+    @property
+    def finished(self) -> bool:
+        return self.admitted >= self.target
+
+    async def run(self) -> None:
+        """Admit what an earlier start left as drafts, then write more until the target is reached.
+
+        Raises:
+            RriError: too many failures in a row, the budget, or the store.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                for draft in self.store.drafts()[: max(0, self.target - self.admitted)]:
+                    self.under_way += 1
+                    group.create_task(self._admit(draft))
+                for _ in range(min(self.config.generation.concurrency, self.target)):
+                    group.create_task(self._work(group))
+        except BaseExceptionGroup as failures:
+            ours = failures.subgroup(RriError)
+            raise (ours.exceptions[0] if ours else failures.exceptions[0]) from None
+        finally:
+            self.pool.nudge()
+
+    async def _work(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            if self.admitted + self.under_way >= self.target:
+                # Tasks under way may still be refused, so a worker stays until the target is really reached.
+                if self.finished:
+                    return
+                self._moved.clear()
+                await self._moved.wait()
+                continue
+            self.under_way += 1
+            self.stages["writing"] += 1
+            try:
+                draft = await self._write()
+            except ModelError as error:
+                self._settle(0)
+                await self._failed("write_failed", error)
+                continue
+            finally:
+                self.stages["writing"] -= 1
+            await self.store.add_draft(draft)
+            group.create_task(self._admit(draft))
+
+    def _settle(self, admitted: int) -> None:
+        """One task is no longer under way; wake the workers that wait for that."""
+        self.under_way -= 1
+        self.admitted += admitted
+        self._moved.set()
+
+    async def _write(self) -> Task:
+        request = await self._next_request()
+        self._numbers += 1
+        return await self.writer.write(request, self._numbers)
+
+    async def _next_request(self) -> Request:
+        async with self._proposing:
+            if not self._requests:
+                settings = self.config.generation
+                avoid = self.store.recent_requests(settings.recent_requests)
+                self._draws += 1
+                self._requests.extend(await self.writer.propose(settings.requests_per_call, self._draws, avoid))
+            return self._requests.popleft()
+
+    async def _failed(self, kind: str, error: RriError) -> None:
+        self.failures += 1
+        self._in_a_row += 1
+        self.last_error = str(error)
+        await self.store.log(kind, str(error))
+        if self._in_a_row >= self.config.generation.failures_in_a_row:
+            error.what = f"{self._in_a_row} tasks in a row failed; the last one: {error.what}"
+            raise error
+
+    async def _admit(self, draft: Task) -> None:
+        self.stages["queued"] += 1
+        async with self._repairs:
+            self.stages["queued"] -= 1
+            self.stages["in repair"] += 1
+            started = time.monotonic()
+            try:
+                admission = self._fit(draft) or await self.admitter.admit(draft)
+                admission = self._refit(admission)
+            finally:
+                self.stages["in repair"] -= 1
+        await self.store.add_admission(admission)
+        self._settle(int(admission.outcome != "refused"))
+        seconds = time.monotonic() - started
+        await self.store.log("admitted", f"{draft.task_id} {admission.outcome}", seconds=seconds)
+        if admission.outcome == "refused":
+            await self._failed("refused", ModelError(f"task {draft.task_id} was refused: {admission.why}"))
+            return
+        self.pool.refresh()
+        if admission.outcome == "unmeasured" and _models_failed(admission):
+            await self._failed("probe_failed", ModelError(f"probe of {draft.task_id}: {admission.why}"))
+        else:
+            self._in_a_row = 0
+
+    def _fit(self, draft: Task) -> Admission | None:
+        """A refusal when the task is longer than the solver's prompt; it alone never enters the pool."""
+        length = self.prompt_tokens(list(draft.conversation))
+        limit = self.config.solver.max_prompt_tokens
+        if length <= limit:
+            return None
+        why = f"its prompt has {length} tokens, the solver takes {limit}"
+        return Admission(original=draft, task=draft, outcome="refused", why=why)
+
+    def _refit(self, admission: Admission) -> Admission:
+        """The original in place of an adopted rewrite that has outgrown the solver's prompt."""
+        if admission.task.version == admission.original.version or self._fit(admission.task) is None:
+            return admission
+        return admission.model_copy(
+            update={
+                "task": admission.original,
+                "outcome": "kept",
+                "delta_after": admission.delta_before,
+                "why": f"{admission.why}; the adopted rewrite is too long for the solver's prompt",
+            }
+        )
+
+
+def _models_failed(admission: Admission) -> bool:
+    """Whether the first probe broke on a model call, rather than on an answer that was too short."""
+    probe = admission.probe
+    if probe is None or probe.status != "unmeasured":
+        return False
+    graded = [g for g in (probe.exploit_grade, probe.honest_grade) if g is not None]
+    return not (probe.exploit and probe.honest) or any(g.unscored for g in graded)

@@ -1,0 +1,268 @@
+"""One open run: the process that owns the store, the knowledge base, the budget and the models (DESIGN, seam 2)."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+from programs.roles import Roles
+from programs.writing import TaskWriter, difficulty_feedback
+from rri.client import GradeRequest, GradeResponse, Health, RunInfo, ServedTask, Waiting
+from rri.config import RunConfig
+from rri.errors import RriError, ServiceRefused
+from rri.knowledge import PassageIndex, load_corpus
+from rri.lm import Gateway, Ledger, open_gateway
+from rri.pool import Pool
+from rri.rundir import RunDir
+from rri.service.grading import RolloutGrader
+from rri.service.producer import Producer
+from rri.store import Store
+from rri.tokens import SolverTokenizer
+from rri.types import Message
+
+__all__ = ["OpenRun"]
+
+FEEDBACK_WINDOW = 64
+"""Rollouts in the rolling mean that the generator is told."""
+
+Progress = Callable[[str], None]
+
+
+class OpenRun:
+    """Everything of a run that is open. All of its coroutines run on the gateway's loop."""
+
+    def __init__(
+        self, folder: RunDir, config: RunConfig, store: Store, gateway: Gateway, base_model: Path | str
+    ) -> None:
+        self.folder = folder
+        self.config = config
+        self.store = store
+        self.gateway = gateway
+        self.base_model = base_model
+        self.health = Health(status="starting")
+        self.error: BaseException | None = None
+        self._producing: asyncio.Task[None] | None = None
+        self.pool: Pool
+        self.producer: Producer
+        self.grading: RolloutGrader
+
+    @classmethod
+    def open(
+        cls,
+        folder: RunDir,
+        config: RunConfig,
+        base_model: Path | str,
+        progress: Progress = lambda message: None,
+    ) -> Self:
+        """Open store, models and knowledge base of a locked run directory.
+
+        Raises:
+            RriError: one of them cannot be opened.
+        """
+        store = Store(folder.path)
+        ledger = Ledger(config.budget)
+        ledger.restore(store.call_totals())
+        gateway = None
+        try:
+            with _Stage(store, "models", progress):
+                gateway = open_gateway(config, ledger=ledger, sink=store, log_dir=folder.logs, progress=progress)
+            run = cls(folder, config, store, gateway, base_model)
+            gateway.loop.run(run._assemble(progress))
+        except BaseException:
+            if gateway is not None:
+                gateway.close_sync()
+            store.close()
+            raise
+        return run
+
+    async def _assemble(self, progress: Progress) -> None:
+        config = self.config
+        tokenizer = await asyncio.to_thread(SolverTokenizer, self.base_model)
+        corpus = load_corpus(config.corpus, max_tokens=config.solver.max_prompt_tokens, count_tokens=tokenizer.count)
+        for refused in corpus.refused:
+            await self.store.log("passage_refused", f"passage {refused.id} (line {refused.line}): {refused.why}")
+        progress(
+            f"indexing {len(corpus.passages)} passages" + (f", {len(corpus.refused)} refused" if corpus.refused else "")
+        )
+        with _Stage(self.store, "index"):
+            index = await asyncio.to_thread(PassageIndex, corpus, self.folder.index)
+        self.folder.note(
+            corpus={"name": corpus.name, "digest": corpus.digest, "passages": len(corpus.passages)},
+            routes={role: route.as_manifest() for role, route in self.gateway.routes.items()},
+        )
+        roles = Roles.bind(config, self.gateway)
+        self.pool = Pool(self.store, config.seed, config.pool, self._expecting)
+        writer = TaskWriter(
+            roles.proposer,
+            roles.generator,
+            index,
+            corpus.passages,
+            config.domain,
+            config.generation,
+            config.seed,
+            self._feedback,
+        )
+        self.producer = Producer(
+            config, writer, roles.admitter(), self.store, self.pool, lambda m: tokenizer.count_prompt(self._prompt(m))
+        )
+        self.grading = RolloutGrader(
+            roles.grader, self.store, self.pool, config.grading, judge_truncated=config.solver.judge_truncated
+        )
+
+    def _prompt(self, conversation: list[Message]) -> list[Message]:
+        """What the solver sees: its standing instructions, then the conversation."""
+        return [Message(role="system", content=self.config.domain.system_prompt), *conversation]
+
+    def _feedback(self) -> str:
+        summary = self.store.score_summary(FEEDBACK_WINDOW)
+        return difficulty_feedback(summary["mean_score"], summary["rollouts"])
+
+    def _expecting(self) -> bool:
+        return self._producing is not None and not self._producing.done()
+
+    # -- life ------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin admitting in the background and serving."""
+        self.health = Health(status="ok")
+        if not self.producer.finished:
+            self._producing = asyncio.create_task(self._produce())
+
+    async def _produce(self) -> None:
+        started = time.monotonic()
+        try:
+            await self.producer.run()
+        except Exception as error:  # noqa: BLE001  (background work must fail loudly, whatever fails)
+            self.fail(error)
+        finally:
+            await self.store.log("stage", "admission", seconds=time.monotonic() - started)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop serving for good in this process; the reason is what clients and the owner see."""
+        if self.error is None:
+            self.error = error
+            self.health = Health(status="failed", reason=str(error) or type(error).__name__)
+            self.pool.nudge()
+
+    async def finished_admitting(self) -> None:
+        """Wait until no more tasks will be admitted in this process.
+
+        Raises:
+            BaseException: what ended admission early.
+        """
+        if self._producing is not None:
+            await asyncio.wait([self._producing])
+        if self.error is not None:
+            raise self.error
+
+    async def stop(self) -> None:
+        """End background work. What is under way is dropped; everything reported is kept."""
+        if self.health.status in ("starting", "ok"):
+            self.health = Health(status="stopping")
+        if self._producing is not None:
+            self._producing.cancel()
+            await asyncio.wait([self._producing])
+
+    def close(self) -> None:
+        """Stop everything and give the files back."""
+        self.gateway.loop.run(self.stop())
+        self.gateway.close_sync()
+        self.store.close()
+
+    # -- what clients ask for ----------------------------------------------------
+
+    def info(self) -> RunInfo:
+        solver = self.config.solver
+        return RunInfo(
+            run_id=str(self.folder.manifest()["run_id"]),
+            seed=self.config.seed,
+            base_model=str(self.base_model),
+            cycles=solver.cycles,
+            tasks_per_cycle=solver.tasks_per_cycle,
+            tasks_per_update=solver.tasks_per_update,
+            rollouts_per_task=solver.rollouts_per_task,
+            save_every_cycles=solver.save_every_cycles,
+            judge_truncated=solver.judge_truncated,
+            grade_timeout_s=solver.grade_timeout_s,
+            serve_timeout_s=solver.serve_timeout_s,
+            solver={
+                "learning_rate": solver.learning_rate,
+                "max_completion_length": solver.max_completion_tokens,
+                "per_device_train_batch_size": solver.per_device_batch,
+                "seed": self.config.seed,
+                **solver.trl,
+            },
+        )
+
+    async def served(self, position: int, patience_s: float) -> ServedTask | Waiting:
+        """Raises:
+        ServiceRefused: the position lies past the run's end.
+        """
+        last = self.config.solver.cycles * self.config.solver.tasks_per_cycle - 1
+        if position > last:
+            raise ServiceRefused(f"position {position} lies past the run's last one, {last}", "Raise solver.cycles")
+        row = await self.pool.served(position, patience_s)
+        if isinstance(row, str):
+            return Waiting(waiting=row)
+        task = self.store.task(row.task_id, row.version)
+        assert task is not None, f"served task {row.task_id} version {row.version} is not in the store"
+        prompt = tuple(self._prompt(list(task.conversation)))
+        return ServedTask(position=position, task_id=row.task_id, version=row.version, prompt=prompt)
+
+    async def grade(self, request: GradeRequest) -> GradeResponse:
+        """Grade rollouts; a judge that fails too often fails the run."""
+        try:
+            response = await self.grading.grade(request)
+            self.grading.check()
+        except ServiceRefused:
+            raise
+        except RriError as error:
+            self.fail(error)
+            raise
+        return response
+
+    async def resume(self, cycle: int) -> int:
+        """Rows of `cycle` and later are superseded; their number."""
+        return await self.store.supersede(cycle)
+
+    def stats(self) -> dict[str, Any]:
+        """Counters for `rri status` and progress lines."""
+        before, after, measured = self.store.mean_deltas()
+        return {
+            "health": self.health.model_dump(),
+            "admission": {
+                "admitted": self.producer.admitted,
+                "target": self.producer.target,
+                "under_way": dict(self.producer.stages),
+                "failures": self.producer.failures,
+                "last_error": self.producer.last_error,
+                "outcomes": self.store.admission_counts(),
+                "delta_before": before,
+                "delta_after": after,
+                "measured": measured,
+            },
+            "pool": {"size": self.pool.size, "unserved": self.pool.unserved, "positions": self.pool.positions},
+            "grading": {
+                **self.store.score_summary(),
+                "truncated": self.grading.truncated,
+                "last_error": self.grading.last_error,
+            },
+            "calls": {role: asdict(totals) for role, totals in self.gateway.ledger.by_role.items()},
+        }
+
+
+class _Stage:
+    """Keeps how long a stage took, for the closing summary."""
+
+    def __init__(self, store: Store, name: str, progress: Progress = lambda message: None) -> None:
+        self._store, self._name = store, name
+        progress(f"opening {name}")
+
+    def __enter__(self) -> None:
+        self._started = time.monotonic()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._store.log_sync("stage", self._name, seconds=time.monotonic() - self._started)

@@ -1,0 +1,126 @@
+"""One writer with group commit: work that arrives while a commit is under way shares the next one."""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+
+from rri.errors import StoreError
+
+__all__ = ["Writer"]
+
+T = TypeVar("T")
+Work = Callable[[Connection], Any]
+
+GROUP = 512
+"""Pieces of work at most in one transaction."""
+
+
+class Writer:
+    """Runs pieces of work in transactions on a thread of its own.
+
+    A piece is done when its future is, and then it survives `kill -9` and a power cut. A piece that raises is
+    rolled back alone; when the database itself fails, the whole group fails.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._queue: queue.SimpleQueue[tuple[Work, Future[Any]] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, name="rri-store-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[Connection], T]) -> "Future[T]":
+        if self._closed:
+            raise StoreError("the store is closed", "Open it again")
+        future: Future[T] = Future()
+        self._queue.put((work, future))
+        return future
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """`submit` and wait.
+
+        Raises:
+            StoreError: the database could not keep it.
+        """
+        return self.submit(work).result()
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """`run` for the event loop. Cancelling the caller does not undo the work."""
+        return await asyncio.shield(asyncio.wrap_future(self.submit(work)))
+
+    def close(self) -> None:
+        """Finish what was submitted, then end the thread."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+            self._thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            group, last = self._next_group()
+            if group:
+                self._commit(group)
+            if last:
+                return
+
+    def _next_group(self) -> tuple[list[tuple[Work, Future[Any]]], bool]:
+        group: list[tuple[Work, Future[Any]]] = []
+        item = self._queue.get()
+        while item is not None:
+            if item[1].set_running_or_notify_cancel():
+                group.append(item)
+            if len(group) == GROUP:
+                return group, False
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return group, False
+        return group, True
+
+    def _commit(self, group: list[tuple[Work, Future[Any]]]) -> None:
+        outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
+        try:
+            with self._engine.begin() as connection:
+                for work, future in group:
+                    outcomes.append((future, *_run_one(connection, work)))
+        except Exception as error:  # noqa: BLE001  (whatever fails here must reach those who wait)
+            failure = _store_error(error) if isinstance(error, SQLAlchemyError) else error
+            for _, future in group:
+                future.set_exception(failure)
+            return
+        for future, value, raised in outcomes:
+            if raised is None:
+                future.set_result(value)
+            else:
+                future.set_exception(raised)
+
+
+def _run_one(connection: Connection, work: Work) -> tuple[Any, BaseException | None]:
+    """The work's value or what it raised, in a savepoint of its own.
+
+    Raises:
+        OperationalError: the database failed (disk full, I/O), so the whole group must.
+    """
+    try:
+        with connection.begin_nested():
+            return work(connection), None
+    except OperationalError:
+        raise
+    except SQLAlchemyError as error:
+        return None, _store_error(error)
+    except Exception as error:  # noqa: BLE001  (handed to whoever submitted the work)
+        return None, error
+
+
+def _store_error(error: SQLAlchemyError) -> StoreError:
+    cause = getattr(error, "orig", None) or error
+    text = " ".join(str(cause).split())
+    if "full" in text:
+        return StoreError(f"the disk of the run directory is full ({text})", "Free some space and run again")
+    return StoreError(f"the run's database failed: {text}", "Check the disk, then run again; nothing reported is lost")
