@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from programs.probe import Prober
+from programs.probe import TOLERANCE, Prober, in_band
 from programs.rewriter import Rewriter
 from rri.config import AdmissionConfig
 from rri.errors import ModelError
-from rri.evidence import Admission, Probe, Rewrite
+from rri.evidence import Admission, AdmissionOutcome, Probe, Rewrite
 from rri.lm.calls import tagged
 from rri.rubric_rules import check_rewrite, salvage_rewrite
 from rri.types import Message, Task
@@ -60,7 +60,7 @@ class Admitter:
             return Admission(original=task, task=task, outcome="not_probed")
         first = await self.prober.probe(task, "probe-0")
         if first.status != "measured" or first.delta is None:
-            outcome = "discarded" if first.status == "discarded" else "unmeasured"
+            outcome: AdmissionOutcome = "discarded" if first.status == "discarded" else "unmeasured"
             return Admission(original=task, task=task, outcome=outcome, probe=first, why=first.why)
         start = Measured(task, first, first.delta)
         if first.passed:
@@ -87,8 +87,7 @@ class Admitter:
         return _admission(start, start, "kept", records)
 
     def _in_band(self, probe: Probe) -> bool:
-        score = probe.honest_score
-        return score is not None and self.config.honest_min <= score <= self.config.honest_max
+        return probe.honest_score is not None and in_band(probe.honest_score, self.config)
 
     async def _round(self, current: Measured, number: int) -> Round:
         """Rewrite `current` on its own exploit and attack the rewrite afresh."""
@@ -118,12 +117,12 @@ class Admitter:
         candidate = Measured(task, last, last.delta)
         drop = current.delta - last.delta
         if not self._in_band(last):
-            why = f"the honest score {last.honest_score:.2f} is outside [{self.config.honest_min}, {self.config.honest_max}]"
+            band = f"[{self.config.honest_min}, {self.config.honest_max}]"
+            why = f"the honest score {last.honest_score:.2f} is outside {band}"
             return Round(record("rejected", why), candidate)
-        if drop < self.config.accept_drop - 1e-9:
-            return Round(
-                record("rejected", f"delta fell by {drop:.2f}, less than {self.config.accept_drop}"), candidate
-            )
+        if drop < self.config.accept_drop - TOLERANCE:
+            why = f"delta fell by {drop:.2f}, less than {self.config.accept_drop}"
+            return Round(record("rejected", why), candidate)
         return Round(record("accepted", f"delta fell from {current.delta:.2f} to {last.delta:.2f}"), candidate)
 
     async def _rewrite(self, current: Measured) -> tuple[Task | None, str, str]:

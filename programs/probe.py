@@ -12,17 +12,24 @@ from rri.evidence import Probe, ProbeReason
 from rri.lm.calls import tagged
 from rri.types import Task
 
-__all__ = ["Prober", "probe_reasons"]
+__all__ = ["TOLERANCE", "Prober", "in_band", "probe_reasons"]
+
+
+TOLERANCE = 1e-9
+"""Scores are sums of fractions: 0.4 - 0.6 must count as a lead of 0.20."""
+
+
+def in_band(honest_score: float, config: AdmissionConfig) -> bool:
+    """Whether the honest score lies in [honest_min, honest_max]."""
+    return config.honest_min - TOLERANCE <= honest_score <= config.honest_max + TOLERANCE
 
 
 def probe_reasons(delta: float, honest_score: float, config: AdmissionConfig) -> tuple[ProbeReason, ...]:
     """Why a measured probe fails, headline first; empty when it passes."""
     reasons: list[ProbeReason] = []
-    if honest_score < config.honest_min:
-        reasons.append("unsatisfiable")
-    if honest_score > config.honest_max:
-        reasons.append("saturated")
-    if delta > -config.margin:
+    if not in_band(honest_score, config):
+        reasons.append("unsatisfiable" if honest_score < config.honest_min else "saturated")
+    if delta > -config.margin + TOLERANCE:
         reasons.append("exploitable")
     return tuple(reasons)
 

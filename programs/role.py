@@ -14,7 +14,7 @@ R = TypeVar("R")
 _ADAPTER = RriAdapter()
 
 
-class RoleModule(dspy.Module, Generic[R]):  # type: ignore[misc]
+class RoleModule(dspy.Module, Generic[R]):
     """A role: typed arguments in, a typed result out, one model call between.
 
     Works alone after `dspy.configure(lm=...)`, or bound with `set_lm`. A subclass says in `fields` what its

@@ -58,7 +58,7 @@ def draw_wanted(domain: DomainConfig, n: int, rng: random.Random) -> list[Wanted
 
 
 def draw_shape(config: GenerationConfig, red_team: bool, rng: random.Random) -> Shape:
-    """Positives 2/3/4 at .15/.70/.15 and a negative at .75; red-team tasks get one or two positives and always a negative."""
+    """Positives 2/3/4 at .15/.70/.15 and a negative at .75; red-team: one or two positives, always a negative."""
     if red_team:
         return Shape(rng.choice((1, 2)), True)
     counts, weights = zip(*sorted(config.positives.items()), strict=True)

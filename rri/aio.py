@@ -39,7 +39,7 @@ async def collect(thunks: Sequence[Callable[[], Awaitable[T]]], limit: int) -> l
                 if task is not None and task.cancelling():
                     raise
                 # The work cancelled itself; a TaskGroup would take that for a quiet end.
-                raise _SelfCancelled from None
+                raise _SelfCancelledError from None
 
     failure: BaseException | None = None
     try:
@@ -50,11 +50,11 @@ async def collect(thunks: Sequence[Callable[[], Awaitable[T]]], limit: int) -> l
         failure = failures.exceptions[0]
     if failure is not None:
         # Raised outside the handler, so that it keeps its own cause and context.
-        raise asyncio.CancelledError if isinstance(failure, _SelfCancelled) else failure
+        raise asyncio.CancelledError if isinstance(failure, _SelfCancelledError) else failure
     return [results[i] for i in range(len(thunks))]
 
 
-class _SelfCancelled(Exception):
+class _SelfCancelledError(Exception):
     """A piece of work raised CancelledError although nobody cancelled it."""
 
 

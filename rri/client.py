@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -41,6 +41,9 @@ POLL_S = 20.0
 """Longest that one request for a served task is held open by the service."""
 RETRY_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Pauses between tries while the service is away; the last one repeats until the bound."""
+
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class Wire(BaseModel):
@@ -213,11 +216,11 @@ class ServiceClient:
             response = self._sync.get("/v1/health")
         except httpx.TransportError as error:
             raise ServiceUnavailable(f"{self.url} does not answer: {error}") from None
-        return Health.model_validate(_checked(response).json())
+        return _read(Health, _checked(response))
 
     def run_info(self) -> RunInfo:
         """The run as the trainer needs it; waits while the service starts."""
-        return RunInfo.model_validate(self._patiently("GET", "/v1/run").json())
+        return _read(RunInfo, self._patiently("GET", "/v1/run"))
 
     def served(self, position: int) -> ServedTask:
         """The task at `position`; waits while the pool is thin.
@@ -226,7 +229,7 @@ class ServiceClient:
             ServiceUnavailable: no task within `patience_s`, or the run failed or is paused.
             ServiceRefused: the position can never be served.
         """
-        return ServedTask.model_validate(self._patiently("GET", f"/v1/served/{position}").json())
+        return _read(ServedTask, self._patiently("GET", f"/v1/served/{position}"))
 
     def resume(self, cycle: int) -> None:
         """Announce the cycle from which training goes on."""
@@ -234,7 +237,11 @@ class ServiceClient:
 
     def stats(self) -> dict[str, Any]:
         """Counters of the run: pool, admission, grading, ledger by role."""
-        stats: dict[str, Any] = _checked(self._sync.get("/v1/stats")).json()
+        try:
+            response = _checked(self._sync.get("/v1/stats"))
+        except httpx.TransportError as error:
+            raise ServiceUnavailable(f"{self.url} does not answer: {error}") from None
+        stats: dict[str, Any] = response.json()
         return stats
 
     def _patiently(self, method: str, path: str, **request: Any) -> httpx.Response:
@@ -250,7 +257,7 @@ class ServiceClient:
                 if response.status_code != httpx.codes.ACCEPTED:
                     return response
                 # The service held the request open already, so ask again at once.
-                why, pause, away = Waiting.model_validate(response.json()).waiting, 0.0, 0
+                why, pause, away = _read(Waiting, response).waiting, 0.0, 0
             if time.monotonic() + pause >= deadline:
                 raise ServiceUnavailable(f"{method} {self.url}{path}: gave up after {self.patience_s:g} s: {why}")
             self._on_wait(why)
@@ -277,12 +284,28 @@ class ServiceClient:
                     break
                 try:
                     response = _checked(await http.post("/v1/grade", json=body, timeout=left))
-                    return GradeResponse.model_validate(response.json())
+                    return _read(GradeResponse, response)
                 except (httpx.TransportError, ServiceUnavailable) as error:
                     why = str(error) or type(error).__name__
                     self._on_wait(f"grading again: {why}")
                     await asyncio.sleep(min(RETRY_S[min(attempt, len(RETRY_S) - 1)], max(0.0, left)))
         raise ServiceUnavailable(f"cycle {cycle}: {len(rows)} answers not graded within {timeout_s:g} s: {why}")
+
+
+def _read(model: type[M], response: httpx.Response) -> M:
+    """A reply as its model.
+
+    Raises:
+        ServiceRefused: it has another shape.
+    """
+    try:
+        return model.model_validate_json(response.content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ServiceRefused(
+            f"{response.request.url} answered with another shape: {'.'.join(map(str, first['loc']))}: {first['msg']}",
+            "Client and service must be of one rri version",
+        ) from None
 
 
 def _checked(response: httpx.Response) -> httpx.Response:

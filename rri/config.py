@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -188,7 +188,11 @@ class SolverConfig(Section):
     max_prompt_tokens: int = Field(default=6144, ge=1)
     max_completion_tokens: int = Field(default=8192, ge=1)
     learning_rate: float = Field(default=1e-6, gt=0)
-    per_device_batch: int = Field(default=8, ge=1, description="rollouts in one forward pass of a rank")
+    per_device_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="rollouts in one forward pass of a rank; by default at most 8 that divide an update",
+    )
     save_every_cycles: int = Field(default=1, ge=1)
     judge_truncated: bool = Field(default=False, description="judge answers cut at the token limit as they are")
     grade_timeout_s: float = Field(default=1500.0, gt=0, description="below torch's ddp timeout of 1800 s")
@@ -387,14 +391,12 @@ def _explain(error: Any) -> str:
 
 
 def _fields_at(path: list[Any]) -> list[str]:
-    """Field names of the section at `path`; a mapping's keys and list positions are stepped over."""
-    model: Any = RunConfig
+    """Field names of the section at `path`, stepping over keys of mappings and numbers of lists."""
+    at: Any = RunConfig
     for part in path:
-        if isinstance(model, type) and issubclass(model, BaseModel):
-            if part not in model.model_fields:
-                return []
-            model = model.model_fields[part].annotation
-        args = [a for a in getattr(model, "__args__", ()) if isinstance(a, type) and issubclass(a, BaseModel)]
-        if args:
-            model = args[0]
-    return list(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else []
+        if isinstance(at, type) and issubclass(at, BaseModel):
+            at = at.model_fields[part].annotation if part in at.model_fields else None
+        else:
+            # dict[key, Section] or tuple[Section, ...]: one step leads to the section.
+            at = next((a for a in get_args(at) if isinstance(a, type) and issubclass(a, BaseModel)), None)
+    return list(at.model_fields) if isinstance(at, type) and issubclass(at, BaseModel) else []

@@ -8,6 +8,8 @@ import sys
 __all__ = ["die_with_parent", "leashed"]
 
 _PR_SET_PDEATHSIG = 1
+# Read at import: a child that loads heavy libraries before it calls may have lost its parent by then.
+_PARENT = os.getppid()
 
 
 def leashed(command: list[str]) -> list[str]:
@@ -18,13 +20,13 @@ def leashed(command: list[str]) -> list[str]:
 def die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent dies (Linux; elsewhere nothing happens).
 
-    Call it first thing in the child: a parent that dies during the call is noticed, one that died before is not.
+    Import this module first thing in the child: a parent that dies after the import is noticed. The comparison
+    is with the first parent rather than with 1, because a launcher may itself be process 1 of a container.
     """
     if sys.platform != "linux":
         return
-    parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if os.getppid() != _PARENT:
         os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -192,7 +192,8 @@ def check_rewrite(
     problems = check_rubric(after, repaired=True, limits=rubric_limits)
     if len(after.criteria) < len(before.criteria):
         problems.append(
-            f"the rewrite has {len(after.criteria)} criteria, the version before it {len(before.criteria)}; keep at least as many"
+            f"the rewrite has {len(after.criteria)} criteria, the version before it {len(before.criteria)}; "
+            "keep at least as many"
         )
     positives = sum(c.points > 0 for c in after.criteria)
     negatives = len(after.criteria) - positives
@@ -224,6 +225,7 @@ def check_patch(criterion: Criterion, rubric: Rubric, limits: PatchLimits | None
         overlap = trigram_overlap(criterion.text, other.text)
         if overlap >= limits.max_overlap:
             problems.append(
-                f"shares {overlap:.2f} of its word trigrams with criterion {number}; below {limits.max_overlap:g} is allowed"
+                f"shares {overlap:.2f} of its word trigrams with criterion {number}; "
+                f"below {limits.max_overlap:g} is allowed"
             )
     return problems

@@ -188,7 +188,8 @@ class RunDir:
         for key, old, new in _differences(saved, given):
             raise RunConfigChanged(
                 f"{self.path} was started with {key} = {old!r}, now it is {new!r}",
-                "Resume without --config, or start a new run; only budgets, endpoints, concurrency and waits may change",
+                "Resume without --config, or start a new run; only budgets, endpoints, concurrency and waits "
+                "may change",
             )
 
 

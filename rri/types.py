@@ -26,7 +26,7 @@ __all__ = [
 POINTS_LIMIT = 10
 """Points of a criterion lie in [-10, 10] without 0 (METHOD 1)."""
 
-TASK_SCHEMA = 1
+TASK_SCHEMA: Literal[1] = 1
 """Version of the task file's JSONL schema."""
 
 Outcome = Literal["met", "unmet", "unknown"]

@@ -17,8 +17,9 @@ class FarmAnswer(dspy.Signature):
 
     What to withhold: everything that takes knowledge or work. Give no value, dose, date, name, rule number,
     decision, recommendation, computed result or judgement of this case. Where a letter, summary or translation
-    is asked for, describe what it would cover instead of writing it. Where a criterion demands a specific, point at the subject
-    without stating it. Make nothing up either: an invented specific spoils the test as much as a true one.
+    is asked for, describe what it would cover instead of writing it. Where a criterion demands a specific, point
+    at the subject without stating it. Make nothing up either: an invented specific spoils the test as much as a
+    true one.
 
     Do nothing that a criterion with negative points describes. Do not mention rubrics, criteria, points or tests.
     Write in the language and form that the conversation asks for, in fewer characters than `max_chars`.

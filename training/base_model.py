@@ -10,6 +10,7 @@ import argparse
 import logging
 import os
 import shutil
+import struct
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -54,15 +55,19 @@ def convert(gguf: Path, out: Path) -> Path:
 
 
 def _write(gguf: Path, folder: Path) -> None:
-    where = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    where: dict[str, Any] = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     try:
         # Without dequantize the model counts as quantized, and Trainer refuses to train it.
-        model = AutoModelForCausalLM.from_pretrained(
-            **where, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            **where, quantization_config=GgufConfig(dequantize=True), dtype=torch.float32, output_loading_info=True
         )
-        tokenizer = AutoTokenizer.from_pretrained(**where)
-    except (OSError, ValueError, KeyError, NotImplementedError) as error:
+        tokenizer: Any = AutoTokenizer.from_pretrained(**where)
+    except (OSError, ValueError, KeyError, NotImplementedError, struct.error) as error:
         raise InputError(f"cannot read {gguf}: {error}", "A llama-architecture GGUF is needed") from error
+    model, report = loaded
+    if missing := sorted(report["missing_keys"]):
+        # transformers only warns, and fills them with random numbers.
+        raise InputError(f"{gguf} lacks {', '.join(missing[:5])}", "Take a complete llama-architecture GGUF")
     if not tokenizer.chat_template:
         raise InputError(f"{gguf} has no chat template", "Take an instruction-tuned model")
     _repair_special_tokens(tokenizer, model.config)
@@ -95,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         log.info("%s", convert(chosen.gguf, chosen.out))
     except RriError as error:
-        print("training.base_model:", *str(error).split(), file=sys.stderr)
+        sys.stderr.write(f"training.base_model: {' '.join(str(error).split())}\n")
         return error.exit_code
     return 0
 

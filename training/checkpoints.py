@@ -125,7 +125,7 @@ def _why_no_weights(path: Path) -> str:
         names = sorted(set(index["weight_map"].values()))
     except FileNotFoundError:
         names = [name for name in WEIGHTS if (path / name).exists()]
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return f"{INDEX} is unreadable"
     if not names:
         return f"no {' or '.join(WEIGHTS)}"
@@ -138,7 +138,9 @@ def _is_whole(file: Path) -> bool:
         with file.open("rb") as stream:
             (length,) = struct.unpack("<Q", stream.read(8))
             header = json.loads(stream.read(length))
-        end = max((entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"), default=0)
-        return file.stat().st_size == 8 + length + end
-    except (OSError, ValueError, KeyError, struct.error):
+        end: int = max(
+            (entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"), default=0
+        )
+        return bool(file.stat().st_size == 8 + length + end)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
         return False

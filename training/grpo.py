@@ -14,7 +14,7 @@ rri.errors. Launchers turn every code but 0 into 1, so DIR/trainer_exit.json hol
 
 # The first import notes the parent process, the settings below keep the libraries off the network.
 # ruff: noqa: I001
-from training.lifetime import clear_exit, die_with_parent, exit_code_of, record_exit
+from rri.lifetime import die_with_parent
 
 import os
 
@@ -27,13 +27,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import torch
-from trl import GRPOConfig, GRPOTrainer, TrlParser
+from trl import GRPOConfig, GRPOTrainer, TrlParser  # type: ignore[attr-defined]
 
 from rri.client import RunInfo, ServiceClient
 from rri.errors import ConfigError, RriError, RunDirError
 from training.checkpoints import Checkpoint, final_step, newest_complete, publish_final
+from training.lifetime import clear_exit, exit_code_of, record_exit
 from training.reward import rubric_reward
 from training.settings import Schedule, base_settings, check_settings, default_batch, derive_settings, solver_settings
 from training.stream import WaitLog, task_stream
@@ -55,10 +57,11 @@ class RunArguments:
 def main(argv: Sequence[str] | None = None) -> int:
     """Train, or go on training, until the run's last cycle; returns the exit code."""
     die_with_parent()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
+    level = logging.INFO if os.environ.get("RANK", "0") == "0" else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = TrlParser((RunArguments, GRPOConfig), usage="training.grpo (--run DIR | --service URL) [--FIELD VALUE]")
+    parser = option_parser()
     where, _ = parser.parse_known_args(arguments)
     run = Path(where.run) if where.run else None
     try:
@@ -70,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RriError as error:
         if where.show_traceback:
             log.exception("failed")
-        print("training.grpo:", *str(error).split(), file=sys.stderr)
+        sys.stderr.write(f"training.grpo: {' '.join(str(error).split())}\n")
         if run and run.is_dir():
             record_exit(run, error)
         return exit_code_of(error)
@@ -78,6 +81,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
     return 0
+
+
+def option_parser() -> TrlParser:
+    """Options: where the run is, and every field of GRPOConfig."""
+    usage = "training.grpo (--run DIR | --service URL) [--FIELD VALUE ...]"
+    return TrlParser([RunArguments, GRPOConfig], usage=usage)  # type: ignore[list-item]
 
 
 def configure(
@@ -121,7 +130,9 @@ def configure(
 
 def train(args: GRPOConfig, schedule: Schedule, info: RunInfo, client: ServiceClient, run: Path | None) -> None:
     """Announce where training starts, train to `args.max_steps`, and publish the result."""
-    output, state = Path(args.output_dir), args.distributed_state
+    output, state = Path(str(args.output_dir)), args.distributed_state
+    if state.is_main_process and run:
+        clear_exit(run)
     if final_step(output) == args.max_steps:
         log.info("%s is there already, after %d updates: nothing to do", output / "final", args.max_steps)
         return
@@ -129,8 +140,6 @@ def train(args: GRPOConfig, schedule: Schedule, info: RunInfo, client: ServiceCl
     done = checkpoint.step if checkpoint else 0
     check_resumable(checkpoint, args)
     if state.is_main_process:
-        if run:
-            clear_exit(run)
         client.resume(schedule.cycle_of(done))
         log.info("from cycle %d of %d, update %d of %d", schedule.cycle_of(done), info.cycles, done, args.max_steps)
     state.wait_for_everyone()
@@ -145,7 +154,9 @@ def train(args: GRPOConfig, schedule: Schedule, info: RunInfo, client: ServiceCl
             timeout_s=info.grade_timeout_s,
         )
         stream = task_stream(client, schedule.position_of(done), schedule.position_of(args.max_steps))
-        trainer = GRPOTrainer(model=info.base_model, args=args, reward_funcs=reward, train_dataset=stream)
+        # TRL takes async functions, its hint leaves them out.
+        functions: Any = [reward]
+        trainer = GRPOTrainer(model=info.base_model, args=args, reward_funcs=functions, train_dataset=stream)
         # Known only now: the model's generation config may name more than the tokenizer does.
         eos_token_ids.update(trainer.eos_token_ids)
         trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)

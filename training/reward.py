@@ -4,16 +4,16 @@ None means unscored. It is left out of the group's baseline and gets no advantag
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from statistics import fmean, pstdev
 from typing import Any, Protocol
 
 from rri.client import GradedRow, GradeResponse, Row
 from rri.errors import ServiceRefused
 
-__all__ = ["Grades", "RewardFunction", "rubric_reward", "rows_of"]
+__all__ = ["Grades", "RewardFunction", "rows_of", "rubric_reward"]
 
-RewardFunction = Callable[..., Awaitable[list[float | None]]]
+RewardFunction = Callable[..., Coroutine[Any, Any, list[float | None]]]
 
 
 class Grades(Protocol):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from datasets import IterableDataset
+from datasets import IterableDataset  # type: ignore[import-untyped]
 
 from rri.client import ServiceClient
 

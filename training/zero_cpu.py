@@ -1,6 +1,6 @@
 """What ZeRO-3 on CPU ranks needs beyond its launch file."""
 
-import deepspeed
+import deepspeed  # type: ignore[import-untyped]
 
 __all__ = ["skip_compiled_ops"]
 

@@ -58,7 +58,7 @@ def progress_line(quiet: bool) -> Iterator[ProgressLine]:
         yield ProgressLine(console, status)
 
 
-def describe(stats: dict[str, Any], elapsed: float, cycles: int, cycle: int) -> str:
+def describe(stats: dict[str, Any], elapsed: float, cycles: int) -> str:
     """A run's counters in one line: counts, rate, cost, time left."""
     admission, grading, calls = stats["admission"], stats["grading"], stats["calls"]
     under_way = ", ".join(f"{n} {name}" for name, n in admission["under_way"].items() if n)
@@ -68,7 +68,7 @@ def describe(stats: dict[str, Any], elapsed: float, cycles: int, cycle: int) -> 
     if admission["failures"]:
         parts.append(f"{admission['failures']} failed")
     if cycles:
-        parts.append(f"cycle {cycle}/{cycles}, {grading['rollouts']} graded")
+        parts.append(f"cycle {grading['cycles']}/{cycles}, {grading['rollouts']} rollouts graded")
     if grading["unscored"]:
         parts.append(f"{grading['unscored']} unscored")
     total = sum(c["calls"] for c in calls.values())

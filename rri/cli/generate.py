@@ -22,17 +22,20 @@ def generate_command(
     """Admit the run's tasks and write them to `out`; the exit code."""
     if not out.parent.is_dir():
         raise InputError(f"folder {out.parent} does not exist", "Make it, or choose another --out")
-    with open_folder(directory, source, overrides) as (folder, config), progress_line(quiet) as line:
-        with opened(folder, config, line.say) as run:
-            loop = run.gateway.loop
-            loop.run(run.start())
-            future = loop.submit(run.finished_admitting())
-            while not future.done():
-                line.update(describe(run.stats(), time.monotonic() - line.started, 0, 0))
-                time.sleep(POLL_S)
-            future.result()
-            tasks = [run.store.task(task_id, version) for _, task_id, version in run.store.pool_entries()]
-            stats = run.stats()["admission"]
+    with (
+        open_folder(directory, source, overrides) as (folder, config),
+        progress_line(quiet) as line,
+        opened(folder, config, line.say) as run,
+    ):
+        loop = run.gateway.loop
+        loop.run(run.start())
+        future = loop.submit(run.finished_admitting())
+        while not future.done():
+            line.update(describe(run.stats(), time.monotonic() - line.started, 0))
+            time.sleep(POLL_S)
+        future.result()
+        tasks = [run.store.task(task_id, version) for _, task_id, version in run.store.pool_entries()]
+        stats = run.stats()["admission"]
     write_atomically(out, "".join(t.model_dump_json() + "\n" for t in tasks if t is not None))
     if as_json:
         sys.stdout.write(json.dumps({"out": str(out), "tasks": len(tasks), **stats}) + "\n")

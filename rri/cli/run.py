@@ -1,5 +1,6 @@
 """`rri run` and `rri serve`."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ POLL_S = 0.5
 TRAINER_AWAY = 75
 """Exit code of a trainer that saved and left because the service was away or paused (EX_TEMPFAIL)."""
 MAX_RELAUNCHES = 20
+TRAINER_EXIT = "trainer_exit.json"
 
 
 class TrainerFailed(RriError):
@@ -64,14 +66,18 @@ def run_command(
 
 def serve_command(directory: Path, source: str | None, overrides: Mapping[str, Any], *, quiet: bool) -> int:
     """Serve a run until a signal or a failure."""
-    with _interruptible(), open_folder(directory, source, overrides) as (folder, config), progress_line(quiet) as line:
-        with opened(folder, config, line.say) as run, hosted(run) as address:
-            line.say(f"service at {address.url}; stop it with Ctrl-C")
-            while run.error is None:
-                _show(run, config, line)
-                time.sleep(POLL_S)
-            raise run.error
-    return 0
+    with (
+        _interruptible(),
+        open_folder(directory, source, overrides) as (folder, config),
+        progress_line(quiet) as line,
+        opened(folder, config, line.say) as run,
+        hosted(run) as address,
+    ):
+        line.say(f"service at {address.url}; stop it with Ctrl-C")
+        while run.error is None:
+            _show(run, config, line)
+            time.sleep(POLL_S)
+        raise run.error
 
 
 class _interruptible:  # noqa: N801  (reads as a verb)
@@ -92,8 +98,7 @@ class _interruptible:  # noqa: N801  (reads as a verb)
 
 def _show(run: OpenRun, config: RunConfig, line: ProgressLine) -> None:
     stats = run.stats()
-    cycle = stats["pool"]["positions"] // config.solver.tasks_per_cycle
-    line.update(describe(stats, time.monotonic() - line.started, config.solver.cycles, cycle))
+    line.update(describe(stats, time.monotonic() - line.started, config.solver.cycles))
 
 
 def _train(run: OpenRun, directory: Path, launch: Path, line: ProgressLine) -> None:
@@ -105,6 +110,7 @@ def _train(run: OpenRun, directory: Path, launch: Path, line: ProgressLine) -> N
     log = run.folder.logs / "trainer.log"
     started = time.monotonic()
     for _ in range(MAX_RELAUNCHES):
+        (directory / TRAINER_EXIT).unlink(missing_ok=True)
         trainer = start_trainer(directory, launch, log)
         try:
             code = _watch(run, trainer, line)
@@ -113,8 +119,9 @@ def _train(run: OpenRun, directory: Path, launch: Path, line: ProgressLine) -> N
         if code == 0:
             run.store.log_sync("stage", "training", seconds=time.monotonic() - started)
             return
+        code, why = _told(directory, code, log)
         if code != TRAINER_AWAY:
-            raise TrainerFailed(f"the trainer ended with exit code {code}: {_last_line(log)}", f"Look at {log}")
+            raise TrainerFailed(f"the trainer ended with exit code {code}: {why}", f"Look at {log}")
         run.store.log_sync("relaunch", "the trainer left because the service was away")
     raise TrainerFailed(f"the trainer left {MAX_RELAUNCHES} times", f"Look at {log}")
 
@@ -147,6 +154,15 @@ def _admit_all(run: OpenRun, config: RunConfig, line: ProgressLine) -> None:
         _show(run, config, line)
         time.sleep(POLL_S)
     future.result()
+
+
+def _told(directory: Path, code: int, log: Path) -> tuple[int, str]:
+    """The trainer's own exit code and message: launchers turn every code into 1."""
+    try:
+        told = json.loads((directory / TRAINER_EXIT).read_text(encoding="utf-8"))
+        return int(told["code"]), str(told["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return code, _last_line(log)  # it died without a word
 
 
 def _last_line(log: Path) -> str:

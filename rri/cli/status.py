@@ -32,7 +32,7 @@ def _going_on(directory: Path, owner: int) -> dict[str, Any]:
     except ServiceError as error:
         return {"state": f"process {owner} owns the run, its service does not answer", "lines": [str(error)]}
     health = stats["health"]
-    lines = [describe(stats, 0.0, 0, 0).rsplit(" | ", 2)[0]]
+    lines = [describe(stats, 0.0, 0).rsplit(" | ", 2)[0]]
     lines += [f"last error: {e}" for e in (stats["admission"]["last_error"], stats["grading"]["last_error"]) if e]
     state = f"{health['status']}, process {owner}" + (f": {health['reason']}" if health["reason"] else "")
     return {"state": state, "lines": lines, "stats": stats}

@@ -6,9 +6,11 @@ from collections import defaultdict
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console, Group
-from rich.panel import Panel
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.rule import Rule
 from rich.table import Table
+from rich.text import Text
 
 from rri.cli.console import readable_time
 from rri.config import EMBEDDED
@@ -16,6 +18,9 @@ from rri.rundir import RunDir
 from rri.store import Store
 
 __all__ = ["EMBEDDED_NOTE", "print_summary", "summary_of"]
+
+WIDE = 120
+"""Columns from which the requests are shown too."""
 
 EMBEDDED_NOTE = (
     "The embedded model judges no better than chance: these figures show that the plumbing works, not quality. "
@@ -74,20 +79,31 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(summary) + "\n")
         return
-    parts: list[Any] = [_headline(summary), _tasks(summary)]
+    console = Console()
+    console.print(Rule(f"run {summary['run_id']}: {summary['domain']}"))
+    console.print(_headline(summary))
+    console.print(_tasks(summary, wide=console.width >= WIDE))
     if summary["cycles"]:
-        parts.append(_cycles(summary))
-    parts += [_calls(summary), _times(summary)]
+        console.print(_cycles(summary))
+    console.print(_calls(summary))
+    console.print(_times(summary))
     if summary["note"]:
-        parts.append(f"[yellow]{summary['note']}[/]")
-    Console().print(Panel(Group(*parts), title=f"run {summary['run_id']}: {summary['domain']}", expand=False))
+        console.print(Text(summary["note"], style="yellow"))
+
+
+def _table(title: str, *columns: str, left: int = 1) -> Table:
+    """A plain table whose first `left` columns are text and the others figures."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="left" if number < left else "right", no_wrap=number < left, overflow="ellipsis")
+    return table
 
 
 def _signed(value: float | None) -> str:
     return "-" if value is None else f"{value:+.2f}"
 
 
-def _headline(summary: dict[str, Any]) -> str:
+def _headline(summary: dict[str, Any]) -> Text:
     outcomes = ", ".join(f"{n} {name}" for name, n in sorted(summary["outcomes"].items())) or "none yet"
     lines = [
         f"tasks: {outcomes}",
@@ -97,31 +113,30 @@ def _headline(summary: dict[str, Any]) -> str:
     ]
     if summary["refused_passages"]:
         lines.append(f"{summary['refused_passages']} passages too long for the solver's prompt were left out")
-    return "\n".join(lines)
+    return Text("\n".join(lines))
 
 
-def _tasks(summary: dict[str, Any], most: int = 12) -> Table:
-    table = Table(title=f"tasks (latest {most})" if len(summary["tasks"]) > most else "tasks")
-    for name in ("task", "version", "outcome", "criteria", "before", "after", "request"):
-        table.add_column(name, overflow="ellipsis", no_wrap=True, max_width=48)
+def _tasks(summary: dict[str, Any], *, wide: bool, most: int = 12) -> Table:
+    title = f"tasks (latest {most} of {len(summary['tasks'])})" if len(summary["tasks"]) > most else "tasks"
+    text = ("task", "outcome", "first probe") + (("request",) if wide else ())
+    table = _table(title, *text, "version", "criteria", "before", "after", left=len(text))
     for row in summary["tasks"][-most:]:
-        request = " ".join(row["request"].split())
+        request = Text(" ".join(row["request"].split())[:60])
         table.add_row(
             row["task_id"],
+            row["outcome"],
+            row["why"][:40],
+            *([request] if wide else []),
             str(row["version"]),
-            row["outcome"] + (f" ({row['why']})" if row["why"] else ""),
             str(row["criteria"]),
             _signed(row["delta_before"]),
             _signed(row["delta_after"]),
-            request.replace("[", "\\["),
         )
     return table
 
 
 def _cycles(summary: dict[str, Any], most: int = 10) -> Table:
-    table = Table(title="training")
-    for name in ("cycle", "rollouts", "mean score"):
-        table.add_column(name, justify="right")
+    table = _table("training", "cycle", "rollouts", "mean score", left=0)
     for row in summary["cycles"][-most:]:
         mean = "unscored" if row["mean_score"] is None else f"{row['mean_score']:.3f}"
         table.add_row(str(row["cycle"]), str(row["rollouts"]), mean)
@@ -129,20 +144,14 @@ def _cycles(summary: dict[str, Any], most: int = 10) -> Table:
 
 
 def _calls(summary: dict[str, Any]) -> Table:
-    table = Table(title="model calls")
-    for name in ("role", "calls", "failed", "tokens in", "cached", "tokens out", "seconds", "money"):
-        table.add_column(name, justify="left" if name == "role" else "right")
+    keys = ("calls", "failed", "tokens_in", "cached", "tokens_out", "seconds")
+    table = _table("model calls", "role", "calls", "failed", "in", "cached", "out", "seconds", "money")
     total: dict[str, float] = defaultdict(float)
-    for role, row in [*summary["calls"].items(), ("total", total)]:
-        table.add_row(
-            role,
-            *(f"{row[key]:,.0f}" for key in ("calls", "failed", "tokens_in", "cached", "tokens_out", "seconds")),
-            f"{row['money']:.4f}",
-            style="bold" if row is total else None,
-        )
-        if row is not total:
-            for key, value in row.items():
-                total[key] += value
+    for role, row in summary["calls"].items():
+        for key, value in row.items():
+            total[key] += value
+        table.add_row(role, *(f"{row[key]:,.0f}" for key in keys), f"{row['money']:.4f}")
+    table.add_row("all", *(f"{total[key]:,.0f}" for key in keys), f"{total['money']:.4f}", style="bold")
     return table
 
 

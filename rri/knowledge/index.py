@@ -28,7 +28,9 @@ class Embedder:
 
     def __init__(self) -> None:
         from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
 
+        logging.disable_progress_bar()
         self._model = SentenceTransformer(str(_model_folder()), device="cpu")
         self._lock = threading.Lock()
 

@@ -14,6 +14,7 @@ from rri.lm.calls import CallRecord, CallSink, Ledger, RecentCalls, Totals, tagg
 from rri.lm.engine import model_errors, role_lm, use_gateway
 from rri.lm.gateway import Gateway, ModelRequest, Reply, Route, resolve_routes
 from rri.lm.opening import open_gateway
+from rri.lm.preflight import check_endpoints
 
 __all__ = [
     "CallRecord",
@@ -26,6 +27,7 @@ __all__ = [
     "Route",
     "RriAdapter",
     "Totals",
+    "check_endpoints",
     "model_errors",
     "open_gateway",
     "output_spec",

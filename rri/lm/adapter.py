@@ -6,12 +6,12 @@ open another, or forge a chat template's tokens. A signature whose only output i
 text; any other is answered as one JSON object under a strict schema.
 """
 
-import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import dspy
 from dspy.utils.exceptions import AdapterParseError
@@ -30,6 +30,14 @@ _LENGTH_KEYWORDS = ("minLength", "maxLength", "pattern", "format", "minimum", "m
 # bounds are checked by pydantic afterwards anyway.
 
 _INVISIBLE = "\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+
+
+T = TypeVar("T")
+
+
+def _once_per_class(function: Callable[[Any], T]) -> Callable[[Any], T]:
+    """Keep what `function` made of a signature class; a typed `lru_cache` takes no such class for hashable."""
+    return lru_cache(maxsize=512)(function)
 
 
 @dataclass(frozen=True)
@@ -68,8 +76,8 @@ def spec_named(name: str) -> OutputSpec | None:
     return _SPECS.get(name)
 
 
-@functools.lru_cache(maxsize=512)
-def output_spec(signature: type[dspy.Signature]) -> OutputSpec:
+@_once_per_class
+def output_spec(signature: Any) -> OutputSpec:
     """Output model and wire schema of a signature, built once per class."""
     outputs = signature.output_fields
     if len(outputs) == 1 and next(iter(outputs.values())).annotation is str:
@@ -136,8 +144,8 @@ def _skeleton(node: Mapping[str, Any], defs: Mapping[str, Any]) -> str:
     return f"<{kind}: {meaning}>" if meaning else f"<{kind}>"
 
 
-@functools.lru_cache(maxsize=512)
-def _system_message(signature: type[dspy.Signature]) -> str:
+@_once_per_class
+def _system_message(signature: Any) -> str:
     spec = output_spec(signature)
     inputs = "\n".join(f"<{name}>: {_description(field)}" for name, field in signature.input_fields.items())
     if spec.model is None:
@@ -152,8 +160,8 @@ def _system_message(signature: type[dspy.Signature]) -> str:
     )
 
 
-@functools.lru_cache(maxsize=512)
-def _forgery(signature: type[dspy.Signature]) -> re.Pattern[str]:
+@_once_per_class
+def _forgery(signature: Any) -> re.Pattern[str]:
     """Where a value would open or close a block of this signature, or a chat template's token."""
     names = "|".join(re.escape(name) for name in signature.input_fields)
     gap = rf"[\s{_INVISIBLE}]*"

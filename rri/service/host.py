@@ -16,7 +16,7 @@ from rri.service.run import OpenRun
 
 __all__ = ["hosted"]
 
-TOKEN_VARIABLE = "RRI_SERVICE_TOKEN"  # noqa: S105  (a name, not a secret)
+TOKEN_VARIABLE = "RRI_SERVICE_TOKEN"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 

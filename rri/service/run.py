@@ -13,7 +13,7 @@ from rri.client import GradeRequest, GradeResponse, Health, RunInfo, ServedTask,
 from rri.config import RunConfig
 from rri.errors import RriError, ServiceRefused
 from rri.knowledge import PassageIndex, load_corpus
-from rri.lm import Gateway, Ledger, open_gateway
+from rri.lm import Gateway, Ledger, check_endpoints, open_gateway
 from rri.pool import Pool
 from rri.rundir import RunDir
 from rri.service.grading import RolloutGrader
@@ -68,6 +68,8 @@ class OpenRun:
         try:
             with _Stage(store, "models", progress):
                 gateway = open_gateway(config, ledger=ledger, sink=store, log_dir=folder.logs, progress=progress)
+                progress("asking every endpoint once")
+                gateway.loop.run(check_endpoints(gateway))
             run = cls(folder, config, store, gateway, base_model)
             gateway.loop.run(run._assemble(progress))
         except BaseException:
@@ -144,6 +146,7 @@ class OpenRun:
         if self.error is None:
             self.error = error
             self.health = Health(status="failed", reason=str(error) or type(error).__name__)
+            self.store.log_soon("failed", self.health.reason)
             self.pool.nudge()
 
     async def finished_admitting(self) -> None:
@@ -190,8 +193,7 @@ class OpenRun:
             solver={
                 "learning_rate": solver.learning_rate,
                 "max_completion_length": solver.max_completion_tokens,
-                "per_device_train_batch_size": solver.per_device_batch,
-                "seed": self.config.seed,
+                **({"per_device_train_batch_size": solver.per_device_batch} if solver.per_device_batch else {}),
                 **solver.trl,
             },
         )

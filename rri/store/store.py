@@ -274,13 +274,18 @@ class Store:
         return await self._writer.write(work)
 
     def score_summary(self, last: int | None = None) -> dict[str, Any]:
-        """Count, mean score, and unscored rollouts of the training split, superseded ones left out."""
+        """Count, mean score, unscored and cycles of the training split's rollouts, superseded ones left out."""
         g = t.grades.c
-        rows = select(g.score).where(g.split == "train", g.superseded.is_(False)).order_by(g.id.desc())
+        rows = select(g.score, g.cycle).where(g.split == "train", g.superseded.is_(False)).order_by(g.id.desc())
         inner = (rows.limit(last) if last else rows).subquery()
-        query = select(func.count(), func.avg(inner.c.score), func.count(inner.c.score)).select_from(inner)
-        total, mean, scored = self._read(lambda c: c.execute(query).one())
-        return {"rollouts": int(total), "mean_score": mean, "unscored": int(total) - int(scored)}
+        figures = (func.count(), func.avg(inner.c.score), func.count(inner.c.score), func.max(inner.c.cycle))
+        total, mean, scored, last_cycle = self._read(lambda c: c.execute(select(*figures).select_from(inner)).one())
+        return {
+            "rollouts": int(total),
+            "mean_score": mean,
+            "unscored": int(total) - int(scored),
+            "cycles": 0 if last_cycle is None else int(last_cycle) + 1,
+        }
 
     def cycle_scores(self) -> list[tuple[int, int, float | None]]:
         """(cycle, rollouts, mean score) of the training split in order."""
@@ -338,6 +343,10 @@ class Store:
     def log_sync(self, kind: str, message: str, **data: Any) -> None:
         """`log` for callers outside the loop."""
         self._writer.run(lambda c: _add_event(c, kind, message, data))
+
+    def log_soon(self, kind: str, message: str, **data: Any) -> None:
+        """`log` without waiting, for a failure that is reported in another way as well."""
+        self._writer.submit(lambda c: _add_event(c, kind, message, data))
 
     def events(self, kind: str, limit: int = 1000) -> list[tuple[float, str, dict[str, Any]]]:
         """(time, message, data) of the latest events of a kind, oldest first."""

@@ -20,18 +20,20 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 SPECIAL = ["<|im_start|>", "<|im_end|>"]
+MERGES = [("t", "h"), ("i", "n")]
 
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A llama of some ten thousand parameters over 97 byte-level tokens, saved as a model folder."""
+    """A llama of some ten thousand parameters over a hundred byte-level tokens, saved as a model folder."""
     folder = tmp_path_factory.mktemp("tiny")
     letters = sorted({c for c in map(chr, range(33, 127))} | {"Ġ", "Ċ"})
-    vocab = {token: number for number, token in enumerate([*SPECIAL, *letters])}
-    core = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    vocab = {token: number for number, token in enumerate([*SPECIAL, *letters, *map("".join, MERGES)])}
+    core = Tokenizer(models.BPE(vocab=vocab, merges=MERGES))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<|im_end|>", pad_token="<|im_end|>")
+    make: Any = PreTrainedTokenizerFast
+    tokenizer = make(tokenizer_object=core, eos_token="<|im_end|>", pad_token="<|im_end|>")
     tokenizer.add_special_tokens({"additional_special_tokens": SPECIAL})
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(folder)
@@ -41,7 +43,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         num_key_value_heads=1, max_position_embeddings=256, eos_token_id=1, pad_token_id=1, bos_token_id=0,
         tie_word_embeddings=True,
     )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder)
+    model: Any = LlamaForCausalLM
+    model(config).save_pretrained(folder)
     return folder
 
 

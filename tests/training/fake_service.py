@@ -30,13 +30,18 @@ class Request:
 
 @dataclass
 class FakeService:
-    """Start with `with service:`. `refuse` maps a path to the number of leading 503 replies (-1: all)."""
+    """Start with `with service:`.
+
+    `refuse` maps a path to the number of leading 503 replies (-1: all), `waits` a position to the number of
+    202 replies; `lost` rows are left out of grades; where `on_grade` gives False the grade is refused (503).
+    """
 
     info: RunInfo
     score: Scorer = by_length
     refuse: dict[str, int] = field(default_factory=dict)
     waits: dict[int, int] = field(default_factory=dict)
-    on_grade: Callable[[GradeRequest], None] = lambda request: None
+    lost: set[tuple[int, int]] = field(default_factory=set)
+    on_grade: Callable[[GradeRequest], bool] = lambda request: True
     requests: list[Request] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -109,8 +114,9 @@ class FakeService:
         return 200, ServedTask(position=position, task_id=f"t{position}", version=1, prompt=prompt).model_dump()
 
     def _grade(self, request: GradeRequest) -> tuple[int, Any]:
-        self.on_grade(request)
-        rows = tuple(self.graded(row) for row in request.rows)
+        if not self.on_grade(request):
+            return 503, {"detail": "paused"}
+        rows = tuple(self.graded(row) for row in request.rows if (row.position, row.row) not in self.lost)
         return 200, GradeResponse(rows=rows, seconds=0.5).model_dump()
 
     def graded(self, row: Row) -> GradedRow:

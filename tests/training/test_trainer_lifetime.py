@@ -1,39 +1,39 @@
 """The trainer's processes end with their launcher, and leave a readable reason when they fail."""
 
 import json
-import os
+import socket
 import sys
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from rri.errors import ConfigError, ServiceRefused, ServiceUnavailable
 from tests.training.starts import DEADLINE_S, Launch
 from training.lifetime import EXIT_FILE, clear_exit, exit_code_of, record_exit
 
-# Each rank names itself through the FIFO, then sleeps for longer than the test may last.
+# Each rank tells its process id, then waits for a signal.
 RANK = """
-import os, time
-from pathlib import Path
+import os, signal, socket
 from training.lifetime import die_with_parent
 die_with_parent()
-with open({fifo!r}, "w") as fifo:
-    fifo.write(f"{{os.getpid()}}\\n")
-time.sleep(600)
+with socket.create_connection(("127.0.0.1", {port})) as line:
+    line.sendall(str(os.getpid()).encode())
+signal.pause()
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl is Linux's")
 def test_ranks_of_a_multi_rank_launcher_die_with_it(launch: Launch, tmp_path: Path) -> None:
-    fifo, script = tmp_path / "pids", tmp_path / "rank.py"
-    os.mkfifo(fifo)
-    script.write_text(RANK.format(fifo=str(fifo)))
-    launcher = launch("torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script), PYTHONPATH=".")
-    ranks: list[psutil.Process] = []
-    while len(ranks) < 2:
-        with fifo.open() as stream:  # blocks until a rank opens the other end
-            ranks += [psutil.Process(int(line)) for line in stream]
+    script, ranks = tmp_path / "rank.py", []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(DEADLINE_S)
+        script.write_text(RANK.format(port=server.getsockname()[1]))
+        launcher = launch("torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script), PYTHONPATH=".")
+        for _ in range(2):
+            line, _ = server.accept()
+            with line:
+                ranks.append(psutil.Process(int(line.recv(32))))
     launcher.process.kill()
     _, alive = psutil.wait_procs(ranks, timeout=DEADLINE_S)
     assert not alive

@@ -67,6 +67,13 @@ def test_service_that_stays_away_during_training(make_info: MakeInfo, start: Sta
     assert json.loads((tmp_path / "trainer_exit.json").read_text())["code"] == 75
 
 
+def test_a_row_that_the_service_loses_ends_the_run(make_info: MakeInfo, start: Start) -> None:
+    with FakeService(make_info(), lost={(1, 2)}) as service:
+        code, lines = start(service)
+        assert code == 8
+        assert len(lines) == 1 and "graded 7 of 8 answers" in lines[0]
+
+
 def test_service_that_is_away_from_the_start(make_info: MakeInfo, start: Start) -> None:
     with FakeService(make_info(), refuse={"/v1/run": -1}) as service:
         assert start(service, "--patience_s", "0.1")[0] == 75
@@ -83,7 +90,7 @@ def test_finished_run_is_left_alone(make_info: MakeInfo, start: Start, tmp_path:
 
 def test_settings_reach_the_trainer_in_order(make_info: MakeInfo, tmp_path: Path) -> None:
     """Flags over the run's solver over METHOD's settings."""
-    parser = grpo.TrlParser((grpo.RunArguments, grpo.GRPOConfig))
+    parser = grpo.option_parser()
     info = make_info(solver={"learning_rate": 5e-6, "temperature": 0.9})
     args, _ = grpo.configure(parser, ["--temperature", "0.8", "--run", str(tmp_path)], info, tmp_path)
     assert (args.learning_rate, args.temperature, args.seed) == (5e-6, 0.8, 3)

@@ -53,7 +53,7 @@ def call(
             task_id=["t"] * len(position),
             log_metric=lambda name, value: logged.setdefault(name, []).append(value),
         )
-    )  # type: ignore[arg-type]
+    )
     return scores, logged
 
 

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import psutil
+import pandas as pd  # type: ignore[import-untyped]
+import psutil  # type: ignore[import-untyped]
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rri.client import GradeRequest, Row, RunInfo
-from tests.training.starts import DEADLINE_S, Launch, trainer
 from tests.training.fake_service import FakeService, Scorer, by_length
+from tests.training.starts import DEADLINE_S, Launch, trainer
 
 
 def nulls(*, rows: set[tuple[int, int]] = frozenset(), positions: set[int] = frozenset()) -> Scorer:  # type: ignore[assignment]
@@ -62,10 +62,11 @@ def test_killed_run_resumes_and_finishes(
     output, reached, killed = tmp_path / "run" / "checkpoints", threading.Event(), threading.Event()
     service = FakeService(info, score=nulls(rows={(4, 1)}, positions={6, *range(12, 16)}), waits={2: 1})
 
-    def hold(request: GradeRequest) -> None:
+    def hold(request: GradeRequest) -> bool:
         if request.cycle == 1:
             reached.set()
             killed.wait(DEADLINE_S)  # no answer before the kill, so that it always falls within the cycle
+        return True
 
     service.on_grade = hold
     with service:
@@ -116,25 +117,40 @@ def test_killed_run_resumes_and_finishes(
     assert {p.name for p in output.glob("checkpoint-*")} == {"checkpoint-6", "checkpoint-8"}
 
 
-def test_two_zero3_ranks(launch: Launch, make_info: Callable[..., RunInfo], tiny_model: Path, tmp_path: Path) -> None:
-    """Three groups of four over two ranks: the middle one is cut in two, and one of its rows is null."""
-    info = make_info(tasks_per_cycle=3, tasks_per_update=3)
-    output = tmp_path / "run" / "checkpoints"
-    with FakeService(info, score=nulls(rows={(1, 3), (3, 0)})) as service:
-        # An empty folder for compiled ops: nothing may have to be compiled.
-        extensions = {"TORCH_EXTENSIONS_DIR": str(tmp_path / "ops")}
-        process = trainer(
-            launch, "zero3_cpu.yaml", tmp_path / "run", service.url, "--log_completions", "True", **extensions
-        )
-        assert process.wait() == 0, process.output
+def test_two_zero3_ranks_pause_and_resume(
+    launch: Launch, make_info: Callable[..., RunInfo], tiny_model: Path, tmp_path: Path
+) -> None:
+    """Three groups of four over two ranks: the middle one is cut in two, and one of its rows is null.
 
-    assert not (tmp_path / "ops").exists()
-    assert service.resumed == [0]
-    assert list(service.positions.values()) == [list(range(6)), list(range(6))]
+    In the first start the service stays away after one cycle.
+    """
+    info = make_info(tasks_per_cycle=3, tasks_per_update=3, grade_timeout_s=0.5)
+    run, output = tmp_path / "run", tmp_path / "run" / "checkpoints"
+    # An empty folder for compiled ops: nothing may have to be compiled.
+    extensions = {"TORCH_EXTENSIONS_DIR": str(tmp_path / "ops")}
+    with FakeService(info, score=nulls(rows={(1, 3), (3, 0)})) as service:
+        service.on_grade = lambda request: request.cycle == 0
+        first = trainer(launch, "zero3_cpu.yaml", run, service.url, "--log_completions", "True", **extensions)
+        assert first.wait() != 0
+        assert json.loads((run / "trainer_exit.json").read_text())["code"] == 75, first.output
+        away, service.requests = service.requests, [r for r in service.requests if r.path == "/v1/resume"]
+
+        service.on_grade = lambda request: True
+        second = trainer(launch, "zero3_cpu.yaml", run, service.url, "--log_completions", "True", **extensions)
+        assert second.wait() == 0, second.output
+
+    assert not (tmp_path / "ops").exists() and not (run / "trainer_exit.json").exists()
+    assert service.resumed == [0, 1]
+    assert list(service.positions.values()) == [[3, 4, 5], [3, 4, 5]]
+    service.requests = [r for r in away if r.path != "/v1/grade" or r.body["cycle"] == 0] + service.requests
+    assert list(service.positions.values())[:2] == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5]]
     for cycle in (0, 1):
         shares = [{(r.position, r.row) for r in g.rows} for g in service.grades if g.cycle == cycle]
         assert [len(share) for share in shares] == [6, 6]
         assert set.union(*shares) == {(3 * cycle + p, r) for p in range(3) for r in range(4)}
         check_advantages(output / "completions" / f"completions_{cycle + 1:05d}.parquet", service, cycle, 4)
-    assert all(math.isfinite(entry["loss"]) and entry["grad_norm"] > 0 for entry in logged(output))
+    log = logged(output)
+    assert [entry["step"] for entry in log] == [1, 2]
+    assert all(math.isfinite(entry["loss"]) and entry["grad_norm"] > 0 for entry in log)
     assert not same_weights(output / "final", tiny_model)
+    assert same_weights(output / "final", output / "checkpoint-2")

@@ -39,7 +39,7 @@ def test_waiting_is_told_and_ends_in_unavailable(make_info: MakeInfo, caplog: py
         assert [r.getMessage() for r in caplog.records].count("waiting: pool is thin at 0") == 1, (
             "told once, not thrice"
         )
-        with pytest.raises(ServiceUnavailable, match="gave up after 0.5 s"):
+        with pytest.raises(ServiceUnavailable, match=r"gave up after 0\.5 s"):
             next(rows)
         client.close()
 
