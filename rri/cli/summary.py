@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
@@ -95,7 +95,10 @@ def _table(title: str, *columns: str, left: int = 1) -> Table:
     """A plain table whose first `left` columns are text and the others figures."""
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for number, name in enumerate(columns):
-        table.add_column(name, justify="left" if number < left else "right", no_wrap=number < left, overflow="ellipsis")
+        # Figures keep their width; what does not fit is cut from the texts.
+        width = None if number < left else max(len(name), 5)
+        justify: JustifyMethod = "left" if number < left else "right"
+        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", min_width=width)
     return table
 
 

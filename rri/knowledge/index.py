@@ -30,7 +30,7 @@ class Embedder:
         from sentence_transformers import SentenceTransformer
         from transformers.utils import logging
 
-        logging.disable_progress_bar()
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         self._model = SentenceTransformer(str(_model_folder()), device="cpu")
         self._lock = threading.Lock()
 

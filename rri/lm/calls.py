@@ -111,6 +111,7 @@ class Ledger:
     def __init__(self, budget: BudgetConfig | None = None) -> None:
         self.budget = budget or BudgetConfig()
         self.by_role: dict[str, Totals] = {}
+        self._under_way = 0
 
     def restore(self, by_role: dict[str, Totals]) -> None:
         """Take over what earlier starts of the run have spent."""
@@ -136,12 +137,27 @@ class Ledger:
             total.add(role)
         return total
 
-    def check(self) -> None:
-        """Raises:
-        BudgetExhausted: a hard limit is reached, so no further call may start.
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """One call under way; it counts against the limit on calls from its start.
+
+        Raises:
+            BudgetExhausted: a hard limit is reached, so the call may not start.
         """
+        self._check()
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+
+    def _check(self) -> None:
         total = self.total()
-        spent = {"calls": total.calls, "tokens": total.tokens_in + total.tokens_out, "money": total.money}
+        spent = {
+            "calls": total.calls + self._under_way,
+            "tokens": total.tokens_in + total.tokens_out,
+            "money": total.money,
+        }
         for name, value in spent.items():
             limit = getattr(self.budget, name)
             if limit is not None and value >= limit:

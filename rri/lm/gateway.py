@@ -164,19 +164,20 @@ class Gateway:
     async def _try(self, request: ModelRequest, route: Route, tag: Tag, attempt: int) -> Reply:
         slots = self._slots.setdefault(route.endpoint, asyncio.Semaphore(route.config.concurrency))
         async with slots:
-            self.ledger.check()
-            started = time.monotonic()
-            completion, reply, failure = Completion("", Usage()), None, None
-            try:
-                completion = await self._post(request, route)
-                if completion.problem is not None:
-                    raise completion.problem
-                value = request.output.validate(completion.text)
-                reply = Reply(completion.text, value, completion.usage)
-            except ModelError as error:
-                failure = error
-            seconds = time.monotonic() - started
-        await self._keep(request, route, tag, attempt, completion, seconds, failure)
+            with self.ledger.call():
+                started = time.monotonic()
+                completion, reply, failure = Completion("", Usage()), None, None
+                try:
+                    completion = await self._post(request, route)
+                    if completion.problem is not None:
+                        raise completion.problem
+                    value = request.output.validate(completion.text)
+                    reply = Reply(completion.text, value, completion.usage)
+                except ModelError as error:
+                    failure = error
+                record = self._record(request, route, tag, attempt, completion, time.monotonic() - started, failure)
+            self.ledger.add(record)
+        await self.sink.keep(record)
         if reply is None:
             assert failure is not None
             raise _named(failure, route)
@@ -206,8 +207,8 @@ class Gateway:
             body["response_format"] = request.output.response_format()
         return body
 
-    async def _keep(
-        self,
+    @staticmethod
+    def _record(
         request: ModelRequest,
         route: Route,
         tag: Tag,
@@ -215,8 +216,8 @@ class Gateway:
         completion: Completion,
         seconds: float,
         failure: ModelError | None,
-    ) -> None:
-        record = CallRecord(
+    ) -> CallRecord:
+        return CallRecord(
             role=request.role,
             tag=tag,
             endpoint=route.endpoint,
@@ -229,8 +230,6 @@ class Gateway:
             money=completion.usage.money(route.config),
             error=f"{type(failure).__name__}: {failure.what}" if failure else "",
         )
-        self.ledger.add(record)
-        await self.sink.keep(record)
 
 
 def _named(error: ModelError, route: Route) -> ModelError:

@@ -107,15 +107,17 @@ def _run_one(connection: Connection, work: Work) -> tuple[Any, BaseException | N
     Raises:
         OperationalError: the database failed (disk full, I/O), so the whole group must.
     """
+    savepoint = connection.begin_nested()
     try:
-        with connection.begin_nested():
-            return work(connection), None
+        value = work(connection)
+        savepoint.commit()
     except OperationalError:
+        # A full disk ends SQLite's transaction and its savepoints with it: rolling one back would hide the cause.
         raise
-    except SQLAlchemyError as error:
-        return None, _store_error(error)
     except Exception as error:  # noqa: BLE001  (handed to whoever submitted the work)
-        return None, error
+        savepoint.rollback()
+        return None, _store_error(error) if isinstance(error, SQLAlchemyError) else error
+    return value, None
 
 
 def _store_error(error: SQLAlchemyError) -> StoreError:

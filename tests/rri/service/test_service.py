@@ -1,0 +1,225 @@
+"""The service over real HTTP: serving, grading, health and access, on one open run with scripted models."""
+
+import asyncio
+import json
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from rri.client import SERVICE_FILE, GradeRequest, GradeResponse, Row, ServedTask, ServiceClient
+from rri.config import RunConfig
+from rri.errors import ConfigError, ServiceRefused, ServiceUnavailable
+from rri.rundir import RunDir
+from rri.service.grading import RolloutGrader
+from rri.service.host import hosted
+from rri.service.run import OpenRun
+from rri.store import Place
+from rri.testing import ChatRequest, Fault, ScriptedServer, role_models, status
+from rri.testing.roles import HONEST_MARK
+from tests.passages import write_passages
+from tests.rigs import scripted_config
+
+
+@dataclass
+class Rig:
+    """A hosted run with its client and its model server. `faults` maps a model to what it does instead."""
+
+    run: OpenRun
+    client: ServiceClient
+    models: ScriptedServer
+    faults: dict[str, Fault]
+
+    def grade(self, *rows: Row, cycle: int = 0) -> GradeResponse:
+        return asyncio.run(self.client.grade(cycle, rows, timeout_s=30))
+
+
+def open_run(folder: Path, config: RunConfig, model: Path) -> tuple[RunDir, OpenRun]:
+    run_dir = RunDir.create_or_resume(folder, config)
+    return run_dir, OpenRun.open(run_dir, config, model)
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Iterator[Rig]:
+    folder = tmp_path_factory.mktemp("service")
+    faults: dict[str, Fault] = {}
+
+    def fault(request: ChatRequest) -> Fault | None:
+        return faults.get(request.model)
+
+    with ScriptedServer(role_models(), fault=fault) as models:
+        corpus = str(write_passages(folder / "passages.jsonl"))
+        config = scripted_config(models.url, corpus=corpus, grading={"unscored_in_a_row": 1000})
+        run_dir, run = open_run(folder / "run", config, tiny_model)
+        try:
+            with hosted(run) as address:
+                client = ServiceClient(address.url, address.token, patience_s=60)
+                yield Rig(run, client, models, faults)
+        finally:
+            run.close()
+            run_dir.close()
+
+
+@pytest.fixture(autouse=True)
+def no_faults_left(rig: Rig) -> Iterator[None]:
+    yield
+    rig.faults.clear()
+
+
+def test_the_address_file_is_for_its_owner_alone(rig: Rig) -> None:
+    path = rig.run.folder.path / SERVICE_FILE
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert ServiceClient.connect(run=rig.run.folder.path).health().status == "ok"
+
+
+def test_every_path_but_health_asks_for_the_token(rig: Rig) -> None:
+    stranger = ServiceClient(rig.client.url, "wrong", patience_s=1)
+    assert stranger.health().status == "ok"
+    for ask in (stranger.run_info, lambda: stranger.served(0), stranger.stats, lambda: stranger.resume(0)):
+        with pytest.raises(ServiceRefused, match="token"):
+            ask()
+    with pytest.raises(ServiceRefused, match="token"):
+        asyncio.run(stranger.grade(0, [Row(position=0, row=0, answer="x")], timeout_s=5))
+
+
+def test_run_info_carries_what_the_trainer_needs(rig: Rig) -> None:
+    info = rig.client.run_info()
+    assert (info.cycles, info.tasks_per_cycle, info.rollouts_per_task) == (2, 2, 4)
+    assert info.solver["max_completion_length"] == 16
+    assert "per_device_train_batch_size" not in info.solver
+
+
+def test_a_served_task_is_repaired_and_carries_no_rubric(rig: Rig) -> None:
+    task = rig.client.served(0)
+    assert (task.prompt[0].role, task.prompt[0].content) == ("system", "Answer briefly.")
+    assert task.version == 2, "scripted rubrics are exploitable at birth and repaired once"
+    assert "State each value." in task.prompt[1].content, "the prompt is of the version that grades"
+    assert set(ServedTask.model_fields) == {"position", "task_id", "version", "prompt"}
+
+
+def test_a_position_is_the_same_for_every_asker(rig: Rig) -> None:
+    first = [rig.client.served(k) for k in (3, 1, 0, 2)]
+    again = [ServiceClient.connect(run=rig.run.folder.path).served(k) for k in (3, 1, 0, 2)]
+    assert first == again
+
+
+def test_positions_past_the_end_are_refused(rig: Rig) -> None:
+    with pytest.raises(ServiceRefused, match="past the run's last one, 3"):
+        rig.client.served(4)
+
+
+def test_grades_come_in_the_order_of_the_rows_and_are_kept(rig: Rig) -> None:
+    rig.client.served(0)
+    good, bad = f"{HONEST_MARK} Indeed.", "nothing"
+    response = rig.grade(Row(position=0, row=1, answer=bad), Row(position=0, row=0, answer=good))
+    assert [(r.position, r.row) for r in response.rows] == [(0, 1), (0, 0)]
+    kept = rig.run.store.find_grade(Place("train", 0, 0, 0), good)
+    assert kept is not None
+    assert kept.score == response.rows[1].score
+    assert response.rows[1].unknown == 0
+    assert response.rows[1].version == 2
+
+
+def test_the_same_rollout_is_judged_once(rig: Rig) -> None:
+    row = Row(position=0, row=2, answer="asked twice")
+    first = rig.grade(row)
+    calls = rig.models.count("judge")
+    assert rig.grade(row).rows == first.rows
+    assert rig.models.count("judge") == calls
+
+
+def test_a_rollout_sent_again_while_it_is_graded_is_judged_once(rig: Rig) -> None:
+    async def twice() -> list[GradeResponse]:
+        row = Row(position=1, row=0, answer="asked at once")
+        async with asyncio.TaskGroup() as group:
+            jobs = [group.create_task(rig.client.grade(0, [row], timeout_s=30)) for _ in range(2)]
+        return [job.result() for job in jobs]
+
+    rig.client.served(1)
+    before = rig.models.count("judge")
+    first, second = asyncio.run(twice())
+    assert first.rows == second.rows
+    task = rig.run.store.task(first.rows[0].task_id, first.rows[0].version)
+    assert task is not None
+    assert rig.models.count("judge") - before <= 3 * len(task.rubric.criteria)
+
+
+def test_a_judge_that_fails_gives_null_not_zero(rig: Rig) -> None:
+    rig.faults["judge"] = status(500)
+    row = rig.grade(Row(position=0, row=3, answer="judge is down")).rows[0]
+    assert row.score is None
+    assert row.unmet == 0
+    assert row.unknown > 0
+    assert "500" in row.unscored
+
+
+def test_an_unserved_position_is_not_graded(rig: Rig) -> None:
+    with pytest.raises(ServiceRefused, match="never served"):
+        rig.grade(Row(position=99, row=0, answer="x"))
+
+
+def test_resuming_supersedes_later_rows_and_keeps_them(rig: Rig) -> None:
+    rig.client.served(2)
+    rig.grade(Row(position=2, row=0, answer="late"), cycle=1)
+    before = rig.run.store.score_summary()["rollouts"]
+    rig.client.resume(1)
+    assert rig.run.store.find_grade(Place("train", 1, 2, 0), "late") is None
+    assert rig.run.store.score_summary()["rollouts"] == before - 1
+
+
+def test_stats_count_admission_grading_and_calls(rig: Rig) -> None:
+    stats = rig.client.stats()
+    assert stats["admission"]["target"] == 4
+    assert stats["calls"]["judge"]["calls"] > 0
+    assert json.dumps(stats)
+
+
+def test_bad_requests_are_refused_by_shape(rig: Rig) -> None:
+    headers = {"Authorization": f"Bearer {json.loads((rig.run.folder.path / SERVICE_FILE).read_text())['token']}"}
+    reply = httpx.post(f"{rig.client.url}/v1/grade", json={"cycle": -1, "rows": []}, headers=headers)
+    assert reply.status_code == 422
+
+
+def test_another_host_needs_a_token(tmp_path: Path, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = rig.run.config.model_copy(update={"service": rig.run.config.service.model_copy(update={"host": "0.0.0.0"})})
+    run = OpenRun(RunDir(tmp_path), shown, rig.run.store, rig.run.gateway, "unused")
+    with pytest.raises(ConfigError, match="RRI_SERVICE_TOKEN"), hosted(run):
+        pass
+
+
+def test_a_client_without_a_service_says_how_to_start_one(tmp_path: Path) -> None:
+    with pytest.raises(ServiceRefused, match="rri serve"):
+        ServiceClient.connect(run=tmp_path)
+
+
+def test_a_client_gives_up_after_its_patience() -> None:
+    waits: list[str] = []
+    client = ServiceClient("http://127.0.0.1:9", patience_s=0.3, on_wait=waits.append)
+    with pytest.raises(ServiceUnavailable, match=r"gave up after 0\.3 s"):
+        client.run_info()
+    assert waits
+    with pytest.raises(ServiceUnavailable, match="not graded"):
+        asyncio.run(client.grade(0, [Row(position=0, row=0, answer="x")], timeout_s=0.3))
+
+
+def test_a_truncated_answer_is_not_judged_and_gets_the_floor_of_its_group(rig: Rig) -> None:
+    rig.client.served(3)
+    grading = RolloutGrader(
+        rig.run.grading.grader, rig.run.store, rig.run.pool, rig.run.config.grading, judge_truncated=False
+    )
+    rows = (
+        Row(position=3, row=0, answer="cut", finished=False),
+        Row(position=3, row=1, answer=f"{HONEST_MARK} whole"),
+        Row(position=2, row=1, answer="cut as well", finished=False),
+    )
+    response = rig.run.gateway.loop.run(grading.grade(GradeRequest(cycle=0, rows=rows)))
+    cut, whole, alone = response.rows
+    assert whole.score is not None
+    assert cut.score == min(0.0, whole.score)
+    assert alone.score == 0.0
+    assert cut.met + cut.unmet + cut.unknown == 0
+    assert grading.truncated == 2
+    assert not any("cut" in r.block("answer") for r in rig.models.of("judge"))
