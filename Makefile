@@ -5,13 +5,16 @@ BIN := $(VENV)/bin
 RUN ?= runs/smoke
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint format clean
+.PHONY: run test lint format bench-schema clean
 
 run: $(STAMP)
 	$(BIN)/rri run $(RUN) --config smoke
 
 test: $(STAMP)
 	$(BIN)/pytest -q -n 2 --dist loadfile
+
+bench-schema: $(STAMP)
+	$(BIN)/python -m tests.perf.schema
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

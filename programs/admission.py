@@ -81,7 +81,7 @@ class Admitter:
                 break
         if current is not start:
             return _admission(start, current, "repaired", records)
-        usable = [c for c in candidates if self._in_band(c.probe) and c.delta < start.delta]
+        usable = [c for c in candidates if self._in_band(c.probe) and c.delta < start.delta - TOLERANCE]
         if usable:
             return _admission(start, min(usable, key=lambda c: c.delta), "best_drop", records)
         return _admission(start, start, "kept", records)

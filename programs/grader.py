@@ -70,14 +70,7 @@ class Grader:
         share = unknown_share(criteria, outcomes)
         raw, value = raw_score(criteria, outcomes), score(self.rule, criteria, outcomes, len(answer))
         if share > self.config.unknown_share_max or raw is None or value is None:
-            unknown = sum(o == "unknown" for o in outcomes)
-            why = next((v.error for verdict in verdicts for v in verdict.votes if v.error), "the votes did not agree")
-            return Grade(
-                verdicts=tuple(verdicts),
-                score=None,
-                raw=None,
-                unscored=f"{unknown} of {len(outcomes)} verdicts unknown ({share:.0%} of the points): {why}",
-            )
+            return Grade(verdicts=tuple(verdicts), score=None, raw=None, unscored=_why_unscored(verdicts, share))
         return Grade(verdicts=tuple(verdicts), score=value, raw=raw)
 
     async def _verdict(self, task: Task, answer: str, criterion: str, strict: bool, n: int) -> Verdict:
@@ -104,3 +97,11 @@ class Grader:
         met = getattr(reply.value, "met")  # noqa: B009  (the model is made from the signature)
         reason = getattr(reply.value, "reason")  # noqa: B009
         return Vote(outcome="met" if met else "unmet", reason=reason)
+
+
+def _why_unscored(verdicts: Sequence[Verdict], share: float) -> str:
+    unknown = [v for v in verdicts if v.outcome == "unknown"]
+    if not unknown:
+        return "the rubric has no criterion with positive points"
+    why = next((vote.error for verdict in unknown for vote in verdict.votes if vote.error), "the votes did not agree")
+    return f"{len(unknown)} of {len(verdicts)} verdicts unknown ({share:.0%} of the points): {why}"

@@ -38,4 +38,5 @@ class Proposer(RoleModule[list[str]]):
         return {"domain": domain, "passages": list(passages), "avoid": list(avoid), "wanted": list(wanted)}
 
     def result(self, prediction: Any) -> list[str]:
-        return [text.strip() for text in prediction.requests if text.strip()]
+        # Blank ones stay, so that each request keeps the wish at its own place.
+        return [text.strip() for text in prediction.requests]

@@ -27,6 +27,12 @@ class RoleModule(dspy.Module, Generic[R]):
         super().__init__()
         self.predict = dspy.Predict(self.signature)
 
+    def load_state(self, state: Any, **options: Any) -> None:
+        """Load a saved module; it keeps its signature's name, which dspy would drop and the wire schema carries."""
+        name = self.predict.signature.__name__
+        super().load_state(state, **options)
+        self.predict.signature.__name__ = name
+
     def fields(self, **arguments: Any) -> dict[str, Any]:
         """Input values of the signature."""
         return arguments

@@ -48,8 +48,8 @@ def draw_wanted(domain: DomainConfig, n: int, rng: random.Random) -> list[Wanted
     weights = [u.weight for u in domain.use_cases]
     return [
         WantedRequest(
-            use_case=(use_case := rng.choices(domain.use_cases, weights)[0]).name
-            + (f": {use_case.description}" if use_case.description else ""),
+            use_case=(use_case := rng.choices(domain.use_cases, weights)[0]).name,
+            about=use_case.description,
             topic=rng.choice(domain.topics) if domain.topics else "",
             red_team=rng.random() < domain.red_team_share,
         )
@@ -124,7 +124,7 @@ class TaskWriter:
         known = {_key(text) for text in avoid}
         fresh: deque[Request] = deque()
         for text, want in zip(texts, wanted, strict=False):
-            if _key(text) not in known:
+            if text and _key(text) not in known:
                 known.add(_key(text))
                 fresh.append(Request(text, want))
         if not fresh:
@@ -176,7 +176,7 @@ def _task(draft: Draft, request: Request, passages: Sequence[Reference], number:
         rubric=draft.rubric,
         references=tuple(passages),
         labels=Labels(
-            use_case=request.wanted.use_case.split(":")[0],
+            use_case=request.wanted.use_case,
             specialty=draft.specialty,
             difficulty=draft.level,
             red_team=request.wanted.red_team,

@@ -79,6 +79,11 @@ class RoleConfig(Section):
     max_tokens: int = Field(default=2048, ge=1)
 
 
+def _check_odd(votes: int) -> None:
+    if votes % 2 == 0:
+        raise ValueError(f"votes must be odd so that a majority exists, got {votes}")
+
+
 class UseCase(Section):
     """One kind of request of a domain, drawn with its weight."""
 
@@ -106,7 +111,7 @@ class GenerationConfig(Section):
     """METHOD 4."""
 
     tasks: int = Field(default=512, ge=1, description="tasks to admit over the run")
-    requests_per_call: int = Field(default=6, ge=1, description="requests that one proposer call writes")
+    requests_per_call: int = Field(default=6, ge=1, le=12, description="requests that one proposer call writes")
     seed_passages: int = Field(default=3, ge=1, description="passages shown to the proposer")
     passages_per_task: int = Field(default=8, ge=1, description="passages retrieved for the generator")
     positives: dict[int, float] = Field(
@@ -120,8 +125,12 @@ class GenerationConfig(Section):
 
     @model_validator(mode="after")
     def _positives_sum(self) -> Self:
-        if not self.positives or abs(sum(self.positives.values()) - 1) > 1e-6:
-            raise ValueError(f"positives must be probabilities that sum to 1, got {sum(self.positives.values()):g}")
+        shares = self.positives.values()
+        # Written so that a NaN fails too.
+        if not (all(0 <= p <= 1 for p in shares) and abs(sum(shares) - 1) <= 1e-6):
+            raise ValueError(
+                f"positives must be probabilities that sum to 1, got {list(shares)}, whose sum is {sum(shares):g}"
+            )
         if min(self.positives) < 1 or max(self.positives) > 5:
             raise ValueError(f"counts of positives must lie in 1..5, got {sorted(self.positives)}")
         return self
@@ -139,10 +148,11 @@ class AdmissionConfig(Section):
     concurrency: int = Field(default=48, ge=1, description="repairs at once; more wait")
     min_answer_chars: int = Field(default=200, ge=0, description="a shorter answer makes a probe unmeasured")
     max_exploit_chars: int = Field(default=2500, ge=1, description="length that the farmer is asked to stay under")
-    votes: int = Field(default=3, ge=1)
+    votes: int = Field(default=3, ge=1, description="odd")
 
     @model_validator(mode="after")
     def _band(self) -> Self:
+        _check_odd(self.votes)
         if self.honest_min >= self.honest_max:
             raise ValueError(f"honest_min {self.honest_min:g} must be below honest_max {self.honest_max:g}")
         return self
@@ -162,8 +172,7 @@ class GradingConfig(Section):
 
     @model_validator(mode="after")
     def _odd(self) -> Self:
-        if self.votes % 2 == 0:
-            raise ValueError(f"votes must be odd so that a majority exists, got {self.votes}")
+        _check_odd(self.votes)
         return self
 
 
@@ -251,11 +260,18 @@ class RunConfig(Section):
     service: ServiceConfig = ServiceConfig()
     budget: BudgetConfig = BudgetConfig()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _roles_over_defaults(cls, data: Any) -> Any:
+        """A role that is named in part, or not at all, keeps its own defaults."""
+        given = data.get("roles", {}) if isinstance(data, dict) else None
+        if not isinstance(given, dict):
+            return data
+        defaults: dict[str, Any] = {role: route.model_dump() for role, route in _default_roles().items()}
+        return {**data, "roles": _merge(defaults, given)}
+
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        missing = [role for role in ROLES if role not in self.roles]
-        if missing:
-            raise ValueError(f"roles without a route: {', '.join(missing)}")
         for role, route in self.roles.items():
             if route.endpoint not in self.endpoints:
                 raise ValueError(
@@ -272,31 +288,6 @@ class RunConfig(Section):
     def uses_embedded(self) -> bool:
         """Whether any role is served by the embedded model."""
         return any(self.endpoints[r.endpoint].url == EMBEDDED for r in self.roles.values())
-
-
-RESUMABLE: dict[str, set[str] | None] = {
-    # What may change between a start and a resume: budgets, endpoints, concurrency and waiting.
-    "budget": None,
-    "endpoints": None,
-    "service": None,
-    "generation": {"concurrency", "failures_in_a_row"},
-    "admission": {"concurrency"},
-    "grading": {"concurrency", "unscored_in_a_row"},
-    "pool": {"fresh_wait_s"},
-    "solver": {"launch", "per_device_batch", "grade_timeout_s", "serve_timeout_s"},
-}
-
-
-def fixed_part(config: RunConfig) -> dict[str, Any]:
-    """The part of a config that a resumed run must share with its start."""
-    data = config.model_dump(mode="json")
-    for section, fields in RESUMABLE.items():
-        if fields is None:
-            data.pop(section)
-        else:
-            for field in fields:
-                data[section].pop(field)
-    return data
 
 
 def list_presets() -> list[str]:
@@ -348,7 +339,10 @@ def _read_layers(source: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
             near = difflib.get_close_matches(name, presets, 1)
             hint = f"Did you mean the preset {near[0]!r}?" if near else f"Presets are: {', '.join(presets)}"
             raise ConfigError(f"no config file and no preset {name!r}", hint)
-        text = path.read_text(encoding="utf-8")
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read {name}: {error}", "Give a UTF-8 YAML file") from None
     try:
         data = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:

@@ -24,6 +24,7 @@
     |       |-- TruncatedReply        finish reason "length"
     |       `-- MalformedReply        not JSON, or JSON of another shape
     |-- BudgetExhausted        a hard limit of the run was reached                 (exit 6)
+    |-- TrainerFailed          the trainer ended with an error of its own           (exit 9)
     |-- EmbeddedModelError     the embedded model cannot be fetched or started     (exit 7)
     `-- ServiceError           the client could not use the service                (exit 8)
         |-- ServiceUnavailable     down, paused or overloaded: wait and try again
@@ -58,6 +59,7 @@ __all__ = [
     "ServiceUnavailable",
     "StoreError",
     "TaskFileError",
+    "TrainerFailed",
     "TruncatedReply",
 ]
 
@@ -194,6 +196,12 @@ class EmbeddedModelError(RriError):
     """The embedded model cannot be fetched or started."""
 
     exit_code = 7
+
+
+class TrainerFailed(RriError):
+    """The trainer ended with an error of its own."""
+
+    exit_code = 9
 
 
 class ServiceError(RriError):

@@ -37,6 +37,7 @@ class Pool:
         self._changed = asyncio.Event()
         self._wanted = -1
         self._decider: asyncio.Task[None] | None = None
+        self._arrivals: dict[int, asyncio.Future[None]] = {}
         self.refresh()
         given = {row.task_id for row in self._log}
         self._fresh = deque(entry for entry in self._fresh if entry[0] not in given)
@@ -85,8 +86,9 @@ class Pool:
             # One task decides for all callers, and no caller's timeout can stop it between a decision and its row.
             if self._decider is None or self._decider.done():
                 self._decider = asyncio.create_task(self._decide())
-            await asyncio.wait([self._decider], timeout=patience_s)
-            if self._decider.done():
+            arrival = self._arrivals.setdefault(position, asyncio.get_running_loop().create_future())
+            await asyncio.wait([arrival, self._decider], timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+            if position >= len(self._log) and self._decider.done():
                 self._decider.result()
         return self._log[position] if position < len(self._log) else self._waiting_for()
 
@@ -97,6 +99,8 @@ class Pool:
             await self._store.add_served(row)
             self._log.append(row)
             self._take(source)
+            if arrival := self._arrivals.pop(row.position, None):
+                arrival.set_result(None)
 
     def _waiting_for(self) -> str:
         missing = self._config.min_tasks - len(self._entries)

@@ -13,16 +13,43 @@ from typing import Any, Self
 
 import yaml
 
-from rri.config import RunConfig, fixed_part, parse_config
+from rri.config import RunConfig, parse_config
 from rri.errors import RunConfigChanged, RunDirError, RunLocked, RunVersionMismatch
 
-__all__ = ["LAYOUT", "RunDir", "write_atomically"]
+__all__ = ["LAYOUT", "RESUMABLE", "RunDir", "fixed_part", "write_atomically"]
 
 LAYOUT = 1
 """Version of the run directory's layout."""
 
+LOCK_TRIES, LOCK_PAUSE_S = 5, 0.02
+
 CONFIG, MANIFEST, LOCK = "run.yaml", "manifest.json", "run.lock"
 VERSIONED = ("rri", "dspy", "torch", "transformers", "trl", "accelerate", "deepspeed", "chromadb", "xllamacpp")
+
+
+RESUMABLE: dict[str, set[str] | None] = {
+    # What may change between a start and a resume: budgets, endpoints, concurrency and waiting.
+    "budget": None,
+    "endpoints": None,
+    "service": None,
+    "generation": {"concurrency", "failures_in_a_row"},
+    "admission": {"concurrency"},
+    "grading": {"concurrency", "unscored_in_a_row"},
+    "pool": {"fresh_wait_s"},
+    "solver": {"launch", "per_device_batch", "grade_timeout_s", "serve_timeout_s"},
+}
+
+
+def fixed_part(config: RunConfig) -> dict[str, Any]:
+    """The part of a config that a resumed run must share with its start."""
+    data = config.model_dump(mode="json")
+    for section, fields in RESUMABLE.items():
+        if fields is None:
+            data.pop(section)
+        else:
+            for field in fields:
+                data[section].pop(field)
+    return data
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -114,9 +141,7 @@ class RunDir:
 
     def _acquire(self) -> None:
         self._lock = (self.path / LOCK).open("a+", encoding="utf-8")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not self._try_lock():
             self._lock.seek(0)
             owner = self._lock.read().strip() or "unknown"
             self._lock.close()
@@ -125,6 +150,17 @@ class RunDir:
         self._lock.truncate(0)
         self._lock.write(str(os.getpid()))
         self._lock.flush()
+
+    def _try_lock(self) -> bool:
+        """A few tries, because `owner` of another process holds the lock for a moment."""
+        for _ in range(LOCK_TRIES):
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                time.sleep(LOCK_PAUSE_S)
+            else:
+                return True
+        return False
 
     def close(self) -> None:
         """Give the directory back."""
@@ -154,7 +190,7 @@ class RunDir:
         path = self.path / CONFIG
         try:
             data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, yaml.YAMLError) as error:
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise RunDirError(f"cannot read {path}: {error}", "Restore the file from a backup") from None
         return parse_config(data, where=str(path))
 

@@ -6,7 +6,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Literal
+from typing import Literal, get_args
 
 from rri.types import Criterion, Outcome
 
@@ -37,16 +37,7 @@ ScoreRule = Literal[
     "medxpertqa",
     "equal-weights",
 ]
-RULES: tuple[ScoreRule, ...] = (
-    "healthbench",
-    "healthbench-hard",
-    "healthbench-professional",
-    "prbench",
-    "prbench-hard",
-    "profbench",
-    "medxpertqa",
-    "equal-weights",
-)
+RULES: tuple[ScoreRule, ...] = get_args(ScoreRule)
 
 LENGTH_CENTRE = 2000
 """Characters of an answer at which the length term of healthbench-professional is zero."""

@@ -31,28 +31,48 @@ def read_tasks(path: Path) -> Iterator[Task]:
         raise TaskFileError(f"no task file {path}", "Name a JSON or JSONL file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise TaskFileError(f"cannot read {path}: {error}", "Give a UTF-8 JSON or JSONL file") from None
-    found = False
+    seen: dict[str, str] = {}
     for where, data in _objects(path, text):
-        found = True
-        yield _task(where, data)
-    if not found:
+        task = _task(where, data)
+        if task.task_id in seen:
+            raise TaskFileError(
+                f"{where}: task_id {task.task_id!r} stands at {seen[task.task_id]} too", "Make ids unique"
+            )
+        seen[task.task_id] = where
+        yield task
+    if not seen:
         raise TaskFileError(f"{path} holds no task", f"A task looks like {EXAMPLE}")
 
 
 def _objects(path: Path, text: str) -> Iterator[tuple[str, Any]]:
+    """(place, data) of each task: the file as one JSON object, else one for each line."""
     try:
-        yield str(path), json.loads(text)
+        whole = json.loads(text)
+    except json.JSONDecodeError as error:
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        if len(lines) > 1 and not _is_json(lines[0][1]):
+            # No JSONL either: one object over several lines, with a slip in it.
+            raise _not_json(path, error.lineno, error) from None
+    else:
+        yield str(path), whole
         return
+    for number, line in lines:
+        try:
+            yield f"{path}, line {number}", json.loads(line)
+        except json.JSONDecodeError as error:
+            raise _not_json(path, number, error) from None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
     except json.JSONDecodeError:
-        pass  # more than one line: JSONL
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip():
-            try:
-                yield f"{path}, line {number}", json.loads(line)
-            except json.JSONDecodeError as error:
-                raise TaskFileError(
-                    f"{path}, line {number}: not JSON ({error.msg})", f"A task looks like {EXAMPLE}"
-                ) from None
+        return False
+    return True
+
+
+def _not_json(path: Path, line: int, error: json.JSONDecodeError) -> TaskFileError:
+    return TaskFileError(f"{path}, line {line}: not JSON ({error.msg})", f"A task looks like {EXAMPLE}")
 
 
 def _task(where: str, data: Any) -> Task:

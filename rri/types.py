@@ -45,20 +45,32 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def _whole_characters(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"half a character (lone surrogate) at offset {error.start}") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole_characters)]
+"""Text that can be stored and sent: JSON escapes may hold half a surrogate pair, UTF-8 may not."""
+
+
 class Message(Frozen):
     """One chat message of a request."""
 
     role: Literal["system", "user", "assistant"]
-    content: str
+    content: Text
 
 
 class Reference(Frozen):
     """A passage that a task was grounded on."""
 
-    id: str
-    title: str
-    text: str
-    source: str
+    id: Text
+    title: Text
+    text: Text
+    source: Text
 
 
 def _points_in_range(points: float) -> float:
@@ -74,7 +86,7 @@ class Criterion(Frozen):
     integers; imported ones may be fractions.
     """
 
-    text: str = Field(min_length=1)
+    text: Text = Field(min_length=1)
     points: Annotated[float, AfterValidator(_points_in_range)]
 
 
@@ -102,7 +114,7 @@ class Task(Frozen):
     """A request with its rubric. `task_id` is fixed at birth, `version` counts up with each repair."""
 
     schema_version: Literal[1] = TASK_SCHEMA
-    task_id: str
+    task_id: Text
     version: int = Field(default=1, ge=1)
     conversation: tuple[Message, ...] = Field(min_length=1)
     rubric: Rubric

@@ -19,4 +19,8 @@ def with_guidance(signature: type[dspy.Signature], guidance: str = "", memo: str
     for title, block in (("Guidance for this stage of training:", guidance), ("Memo on known exploits:", memo)):
         if block.strip():
             text = _TEMPLATE.format(base=text, title=title, text=block.strip())
-    return signature if text == signature.instructions else signature.with_instructions(text)
+    if text == signature.instructions:
+        return signature
+    guided: type[dspy.Signature] = signature.with_instructions(text)
+    guided.__name__ = signature.__name__
+    return guided

@@ -12,6 +12,7 @@ class WantedRequest(BaseModel):
     """What one request is to be about; drawn by code, so that shares follow the config."""
 
     use_case: str
+    about: str = ""
     topic: str = ""
     red_team: bool = False
 

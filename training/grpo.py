@@ -184,7 +184,7 @@ def check_resumable(checkpoint: Checkpoint | None, args: GRPOConfig) -> None:
             "Use the launch file and number of processes that the run was begun with",
         )
     if checkpoint.step > args.max_steps:
-        raise ConfigError(f"{checkpoint.path} is past max_steps {args.max_steps}", "Raise --max_steps or `cycles`")
+        raise ConfigError(f"{checkpoint.path} is past max_steps {args.max_steps}", "Leave --max_steps out")
 
 
 if __name__ == "__main__":

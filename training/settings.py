@@ -161,5 +161,5 @@ def check_settings(args: Any, derived: Mapping[str, Any], schedule: Schedule) ->
     if args.max_steps > derived["max_steps"]:
         raise ConfigError(
             f"max_steps is {args.max_steps}, but the run's cycles allow {derived['max_steps']}",
-            "Raise `cycles` in the run's config instead",
+            "Start a run with more `cycles` instead",
         )

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from rri.config import EMBEDDED, RunConfig, load_config
+from rri.config import EMBEDDED, RunConfig, load_config, parse_config, set_dotted
 from rri.errors import ConfigError, EmbeddedModelError
 from rri.lifetime import leashed
 from rri.lm.embedded import GGUF_SHA256, cache_dir, fetch_gguf
@@ -40,8 +40,6 @@ def open_folder(
 
 
 def _with(saved: dict[str, Any], overrides: Mapping[str, Any], directory: Path) -> RunConfig:
-    from rri.config import parse_config, set_dotted
-
     for key, value in overrides.items():
         set_dotted(saved, key, value)
     return parse_config(saved, where=str(directory / "run.yaml"))

@@ -16,24 +16,18 @@ from rri.cli.console import ProgressLine, describe, progress_line
 from rri.cli.opening import launch_config, open_folder, opened, start_trainer
 from rri.cli.summary import print_summary, summary_of
 from rri.config import RunConfig, load_config
-from rri.errors import RriError
+from rri.errors import TrainerFailed
 from rri.rundir import RunDir
 from rri.service.host import hosted
 from rri.service.run import OpenRun
 
-__all__ = ["TrainerFailed", "run_command", "serve_command"]
+__all__ = ["run_command", "serve_command"]
 
 POLL_S = 0.5
 TRAINER_AWAY = 75
 """Exit code of a trainer that saved and left because the service was away or paused (EX_TEMPFAIL)."""
 MAX_RELAUNCHES = 20
 TRAINER_EXIT = "trainer_exit.json"
-
-
-class TrainerFailed(RriError):
-    """The trainer ended with an error of its own."""
-
-    exit_code = 9
 
 
 def run_command(

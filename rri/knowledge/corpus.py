@@ -79,7 +79,7 @@ def load_corpus(
 
 
 def _passages(name: str) -> Iterator[tuple[int, Reference]]:
-    for number, line in enumerate(_text(name).splitlines(), 1):
+    for number, line in enumerate(_text(name).split("\n"), 1):
         if not line.strip():
             continue
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from rri.errors import InputError
 from rri.knowledge.corpus import Corpus
-from rri.types import Reference
+from rri.types import Reference, digest_of
 
 __all__ = ["PassageIndex"]
 
@@ -71,8 +71,8 @@ class PassageIndex:
         self._collection = self._open(client)
 
     def _open(self, client: Any) -> Any:
-        # The digest is part of the name, so a half-built or outdated index is never taken for a whole one.
-        name = f"passages-{self.corpus.digest[:16]}"
+        # A digest of both is part of the name, so a half-built or outdated index is never taken for a whole one.
+        name = f"passages-{digest_of([EMBEDDING_MODEL, self.corpus.digest])[:16]}"
         collection = client.get_or_create_collection(
             name, embedding_function=None, metadata={"hnsw:space": "cosine", "embedding_model": EMBEDDING_MODEL}
         )

@@ -9,7 +9,7 @@ text; any other is answered as one JSON object under a strict schema.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -29,7 +29,10 @@ _LENGTH_KEYWORDS = ("minLength", "maxLength", "pattern", "format", "minimum", "m
 # Left out of the wire schema: string lengths slow constrained decoding by an order of magnitude, and
 # bounds are checked by pydantic afterwards anyway.
 
-_INVISIBLE = "\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+_INVISIBLE = (
+    "\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
+)
 
 
 T = TypeVar("T")
@@ -48,6 +51,8 @@ class OutputSpec:
     model: type[BaseModel] | None
     schema: Mapping[str, Any]
     fields: tuple[str, ...]
+    full: Mapping[str, Any] = field(default_factory=dict)
+    """The schema with the lengths and bounds that stay off the wire."""
 
     def response_format(self) -> dict[str, Any]:
         return {"type": "json_schema", "json_schema": {"name": self.name, "schema": self.schema, "strict": True}}
@@ -61,7 +66,7 @@ class OutputSpec:
         if self.model is None:
             return None
         try:
-            return self.model.model_validate_json(text)
+            return self.model.model_validate_json(text, strict=True)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "reply"
@@ -82,19 +87,14 @@ def output_spec(signature: Any) -> OutputSpec:
     outputs = signature.output_fields
     if len(outputs) == 1 and next(iter(outputs.values())).annotation is str:
         return OutputSpec(signature.__name__, None, {}, tuple(outputs))
-    fields: dict[str, Any] = {
-        name: (field.annotation, field_with_description(field)) for name, field in outputs.items()
-    }
+    fields: dict[str, Any] = {name: (f.annotation, field_with_description(f)) for name, f in outputs.items()}
     model = create_model(signature.__name__, __config__=ConfigDict(extra="forbid"), **fields)
-    schema = _wire_schema(model.model_json_schema())
+    full = model.model_json_schema()
     known = _SPECS.get(signature.__name__)
     # Two classes of one name but other outputs must not answer for each other.
-    name = (
-        signature.__name__
-        if known is None or known.schema == schema
-        else f"{signature.__name__}_{digest_of(schema)[:8]}"
-    )
-    spec = _SPECS[name] = OutputSpec(name, model, schema, tuple(outputs))
+    same = known is None or known.full == full
+    name = signature.__name__ if same else f"{signature.__name__}_{digest_of(full)[:8]}"
+    spec = _SPECS[name] = OutputSpec(name, model, _wire_schema(full), tuple(outputs), full)
     return spec
 
 
@@ -163,14 +163,17 @@ def _system_message(signature: Any) -> str:
 @_once_per_class
 def _forgery(signature: Any) -> re.Pattern[str]:
     """Where a value would open or close a block of this signature, or a chat template's token."""
-    names = "|".join(re.escape(name) for name in signature.input_fields)
+    names = "|".join(f"[{_INVISIBLE}]*".join(map(re.escape, name)) for name in signature.input_fields)
     gap = rf"[\s{_INVISIBLE}]*"
-    return re.compile(rf"<(?={gap}/?{gap}(?:{names})\b)|<(?={gap}\|)|<(?={gap}/?{gap}s{gap}>)", re.IGNORECASE)
+    return re.compile(
+        rf"<(?={gap}/?{gap}(?:{names})\b)|<(?={gap}[|\uff5c])|<(?={gap}/?{gap}(?:s|bos|eos|(?:start|end)_of_turn){gap}>)|\[(?=/?INST\])",
+        re.IGNORECASE,
+    )
 
 
 def escape(signature: type[dspy.Signature], text: str) -> str:
     """`text` with every forged marker of `signature` made harmless; other text is left as it is."""
-    return _forgery(signature).sub("&lt;", text)
+    return _forgery(signature).sub(lambda m: "&lt;" if m.group() == "<" else "&#91;", text)
 
 
 def _block(signature: type[dspy.Signature], name: str, value: Any) -> str:

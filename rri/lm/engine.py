@@ -9,7 +9,7 @@ from dspy import lm15
 from dspy.utils.exceptions import AdapterParseError, LMError
 
 from rri.config import ROLES, Role
-from rri.errors import MalformedReply, RriError
+from rri.errors import ConfigError, MalformedReply, RriError
 from rri.lm.adapter import OutputSpec, spec_named
 from rri.lm.gateway import Gateway, ModelRequest, Reply
 
@@ -27,10 +27,10 @@ def current_gateway() -> Gateway:
     """The gateway that `use_gateway` named last.
 
     Raises:
-        RuntimeError: none was named.
+        ConfigError: none was named.
     """
     if not _CURRENT:
-        raise RuntimeError("no gateway is open: call rri.lm.open_gateway(...) first")
+        raise ConfigError("no gateway is open", "Call rri.lm.open_gateway(...) first")
     return _CURRENT[0]
 
 
@@ -68,6 +68,10 @@ class _Engine:
     @property
     def gateway(self) -> Gateway:
         return self._gateway or current_gateway()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # dspy copies modules; the gateway behind them is shared, not copied.
+        return self
 
     def dump_state(self) -> dict[str, Any]:
         return {"role": self.role}

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from rri.aio import LoopThread
 from rri.config import EMBEDDED, EndpointConfig, Role, RoleConfig, RunConfig
-from rri.errors import ConfigError, EndpointError, EndpointUnreachable, ModelError, ReplyError
+from rri.errors import ConfigError, EmbeddedModelError, EndpointError, MalformedReply, ModelError, ReplyError
 from rri.lm.adapter import ChatMessage, OutputSpec
 from rri.lm.calls import CallRecord, CallSink, Ledger, RecentCalls, Tag, Usage, current_tag
 from rri.lm.transport import Completion, Transport
@@ -114,6 +114,7 @@ class Gateway:
         self._transport = Transport()
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._random = random.Random()
+        self._keeping: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         await self.loop.call(self._transport.close())
@@ -157,9 +158,10 @@ class Gateway:
             await asyncio.sleep(pause)
 
     def _pause(self, config: EndpointConfig, attempt: int, retry_after: float | None) -> float:
-        backoff = config.retry_wait_s * 2.0**attempt
-        wait = min(config.retry_wait_max_s, max(backoff, retry_after or 0.0))
-        return wait * self._random.uniform(0.5, 1.0)
+        backoff = min(config.retry_wait_max_s, config.retry_wait_s * 2.0 ** min(attempt, 30)) * self._random.uniform(
+            0.5, 1.0
+        )
+        return min(config.retry_wait_max_s, max(backoff, retry_after or 0.0))
 
     async def _try(self, request: ModelRequest, route: Route, tag: Tag, attempt: int) -> Reply:
         slots = self._slots.setdefault(route.endpoint, asyncio.Semaphore(route.config.concurrency))
@@ -169,13 +171,15 @@ class Gateway:
                 completion, reply, failure = Completion("", Usage()), None, None
                 try:
                     completion = await self._post(request, route)
-                    if completion.problem is not None:
-                        raise completion.problem
-                    value = request.output.validate(completion.text)
-                    reply = Reply(completion.text, value, completion.usage)
+                    reply = _usable(completion, request, route)
                 except ModelError as error:
                     failure = error
-                record = self._record(request, route, tag, attempt, completion, time.monotonic() - started, failure)
+                except asyncio.CancelledError:
+                    # The endpoint may charge for it all the same.
+                    failure = ModelError("cancelled by the caller")
+                    self._keep_soon(self._record(request, route, tag, attempt, completion, started, failure))
+                    raise
+            record = self._record(request, route, tag, attempt, completion, started, failure)
             self.ledger.add(record)
         await self.sink.keep(record)
         if reply is None:
@@ -187,7 +191,7 @@ class Gateway:
         url = route.config.url.rstrip("/")
         if url == EMBEDDED:
             if self._embedded_url is None:
-                raise EndpointUnreachable("the embedded model is not running", "Open the gateway with `open_gateway`")
+                raise EmbeddedModelError("the embedded model is not running", "Open the gateway with `open_gateway`")
             url = await self._embedded_url()
         key = os.environ.get(route.config.api_key_env, "") if route.config.api_key_env else ""
         return await self._transport.post(url, key, self._body(request, route), route.config.timeout_s)
@@ -207,6 +211,16 @@ class Gateway:
             body["response_format"] = request.output.response_format()
         return body
 
+    def _keep_soon(self, record: CallRecord) -> None:
+        """Keep a call whose caller no longer waits."""
+        self.ledger.add(record)
+        task = asyncio.create_task(self._keep(record))
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
+
+    async def _keep(self, record: CallRecord) -> None:
+        await self.sink.keep(record)
+
     @staticmethod
     def _record(
         request: ModelRequest,
@@ -214,7 +228,7 @@ class Gateway:
         tag: Tag,
         attempt: int,
         completion: Completion,
-        seconds: float,
+        started: float,
         failure: ModelError | None,
     ) -> CallRecord:
         return CallRecord(
@@ -226,10 +240,27 @@ class Gateway:
             messages=list(request.messages),
             reply=completion.text,
             usage=completion.usage,
-            seconds=seconds,
+            seconds=time.monotonic() - started,
             money=completion.usage.money(route.config),
             error=f"{type(failure).__name__}: {failure.what}" if failure else "",
         )
+
+
+def _usable(completion: Completion, request: ModelRequest, route: Route) -> Reply:
+    """The reply, checked.
+
+    Raises:
+        ReplyError: it must not be used.
+    """
+    if completion.problem is not None:
+        raise completion.problem
+    try:
+        value = request.output.validate(completion.text)
+    except MalformedReply as error:
+        raise MalformedReply(
+            f"{route.config.url}: {error.what}", "Use a server that holds replies to a JSON schema"
+        ) from None
+    return Reply(completion.text, value, completion.usage)
 
 
 def _named(error: ModelError, route: Route) -> ModelError:

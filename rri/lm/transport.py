@@ -14,6 +14,7 @@ from rri.errors import (
     EndpointRefused,
     EndpointTimeout,
     EndpointUnreachable,
+    MalformedReply,
     ReplyError,
     TruncatedReply,
 )
@@ -55,7 +56,7 @@ class Transport:
             EndpointError: no usable HTTP answer; the subclass says whether another try makes sense.
         """
         where = f"{url}/chat/completions"
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers = {"Authorization": f"Bearer {key.strip()}"} if key else {}
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         try:
             async with self._open().post(where, json=body, headers=headers, timeout=timeout) as response:
@@ -89,7 +90,7 @@ def _seconds(header: str | None) -> float | None:
 
 
 def _detail(raw: bytes) -> str:
-    text = raw[:2000].decode("utf-8", "replace")
+    text = raw.decode("utf-8", "replace")
     try:
         error = json.loads(text)
         error = error.get("error", error)
@@ -111,7 +112,7 @@ def _completion(where: str, raw: bytes) -> Completion:
         text = choice["message"].get("content") or ""
         finish = choice.get("finish_reason")
         usage = _usage(body.get("usage") or {})
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError):
         shown = raw[:120].decode("utf-8", "replace")
         raise EndpointFailed(
             f"{where} answered 200 with a body that is no chat completion: {shown!r}",
@@ -119,7 +120,12 @@ def _completion(where: str, raw: bytes) -> Completion:
         ) from None
     if not isinstance(text, str):
         raise EndpointFailed(f"{where} answered with content of type {type(text).__name__}", "Check the endpoint")
-    return Completion(text, usage, _problem(where, text, finish, usage))
+    # A reply may hold half a surrogate pair as an escape: it is kept with a mark in its place, and not used.
+    whole = text.encode("utf-8", "replace").decode()
+    problem = _problem(where, whole, finish, usage)
+    if problem is None and whole != text:
+        problem = MalformedReply(f"{where}: the reply holds half a character", "Look at the server's tokenizer")
+    return Completion(whole, usage, problem)
 
 
 def _problem(where: str, text: str, finish: object, usage: Usage) -> ReplyError | None:
@@ -130,11 +136,14 @@ def _problem(where: str, text: str, finish: object, usage: Usage) -> ReplyError 
     if not text.strip():
         return EmptyReply(f"{where}: the reply is empty", "A reasoning model may have spent max_tokens on reasoning")
     if finish not in ("stop", None):
-        return ReplyError(f"{where}: the reply ended with finish reason {finish!r}")
+        return ReplyError(
+            f"{where}: the reply ended with finish reason {finish!r}", "Look at the server's filters and the prompt"
+        )
     return None
 
 
 def _usage(usage: Any) -> Usage:
     details: Sequence[Any] | dict[str, Any] = usage.get("prompt_tokens_details") or {}
     cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    return Usage(int(usage.get("prompt_tokens") or 0), int(usage.get("completion_tokens") or 0), int(cached or 0))
+    # A server that counts below zero must not lower the ledger.
+    return Usage(*(max(0, int(n or 0)) for n in (usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)))

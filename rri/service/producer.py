@@ -81,8 +81,6 @@ class Producer:
         except BaseExceptionGroup as failures:
             ours = failures.subgroup(RriError)
             raise (ours.exceptions[0] if ours else failures.exceptions[0]) from None
-        finally:
-            self.pool.nudge()
 
     async def _work(self, group: asyncio.TaskGroup) -> None:
         while True:

@@ -131,6 +131,8 @@ class OpenRun:
         self.health = Health(status="ok")
         if not self.producer.finished:
             self._producing = asyncio.create_task(self._produce())
+            # Only now does nobody expect more tasks, which decides what waiting positions get.
+            self._producing.add_done_callback(lambda _: self.pool.nudge())
 
     async def _produce(self) -> None:
         started = time.monotonic()
@@ -204,7 +206,9 @@ class OpenRun:
         """
         last = self.config.solver.cycles * self.config.solver.tasks_per_cycle - 1
         if position > last:
-            raise ServiceRefused(f"position {position} lies past the run's last one, {last}", "Raise solver.cycles")
+            raise ServiceRefused(
+                f"position {position} lies past the run's last one, {last}", "Start a run with more solver.cycles"
+            )
         row = await self.pool.served(position, patience_s)
         if isinstance(row, str):
             return Waiting(waiting=row)

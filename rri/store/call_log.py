@@ -1,9 +1,11 @@
 """Reading kept calls back by role, task and time (DESIGN, seam 1)."""
 
 import json
+import sqlite3
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 from sqlalchemy import Row, create_engine, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -30,7 +32,9 @@ def read_calls(
         query = query.where(k.role == role)
     if task_id:
         query = query.where(k.task_id == task_id)
-    engine = create_engine(f"sqlite:///file:{folder / DATABASE}?mode=ro&uri=true")
+    # Read only, so that looking at a folder never makes a database in it.
+    uri = f"file:{quote(str(folder / DATABASE))}?mode=ro"
+    engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(uri, uri=True))
     try:
         with engine.connect() as connection:
             rows = connection.execute(query.limit(last) if last else query).all()

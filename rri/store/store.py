@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, func, insert, select, update
+from sqlalchemy import URL, Connection, Engine, case, create_engine, event, func, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -68,7 +68,7 @@ class KeptCall:
 
 
 def _connect(path: Path) -> Engine:
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 30})
+    engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": 30})
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _: Any) -> None:
@@ -310,7 +310,7 @@ class Store:
             "model": record.model,
             "attempt": record.attempt,
             "messages": zlib.compress(json.dumps(record.messages).encode(), 1),
-            "reply": zlib.compress(record.reply.encode(), 1),
+            "reply": zlib.compress(record.reply.encode("utf-8", "replace"), 1),
             "tokens_in": record.usage.tokens_in,
             "tokens_out": record.usage.tokens_out,
             "cached": record.usage.cached,
@@ -327,7 +327,7 @@ class Store:
         query = select(
             k.role,
             func.count(),
-            func.sum(k.error != ""),
+            func.sum(case((k.error != "", 1), else_=0)),
             func.sum(k.tokens_in),
             func.sum(k.tokens_out),
             func.sum(k.cached),

@@ -32,14 +32,17 @@ class Writer:
         self._engine = engine
         self._queue: queue.SimpleQueue[tuple[Work, Future[Any]] | None] = queue.SimpleQueue()
         self._closed = False
+        self._door = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name="rri-store-writer", daemon=True)
         self._thread.start()
 
     def submit(self, work: Callable[[Connection], T]) -> "Future[T]":
-        if self._closed:
-            raise StoreError("the store is closed", "Open it again")
         future: Future[T] = Future()
-        self._queue.put((work, future))
+        # What gets in before the door closes is done; nothing can slip in behind the closing mark.
+        with self._door:
+            if self._closed:
+                raise StoreError("the store is closed", "Open it again")
+            self._queue.put((work, future))
         return future
 
     def run(self, work: Callable[[Connection], T]) -> T:
@@ -56,10 +59,11 @@ class Writer:
 
     def close(self) -> None:
         """Finish what was submitted, then end the thread."""
-        if not self._closed:
-            self._closed = True
-            self._queue.put(None)
-            self._thread.join()
+        with self._door:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
+        self._thread.join()
 
     def _serve(self) -> None:
         while True:

@@ -66,7 +66,7 @@ def full_count(outcomes: Sequence[Outcome]) -> Outcome:
     """The verdict as the method states it: more than half of all votes are known and agree."""
     for side in ("met", "unmet"):
         if outcomes.count(side) > len(outcomes) / 2:
-            return side  # type: ignore[return-value]
+            return side
     return "unknown"
 
 

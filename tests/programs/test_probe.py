@@ -174,7 +174,7 @@ def test_the_smallest_gain_is_measured() -> None:
     assert probe(answer(5), answer(80)).status == "measured"
 
 
-PROFESSIONAL = {"domain": {"score_rule": "healthbench-professional"}}
+PROFESSIONAL: dict[str, Any] = {"domain": {"score_rule": "healthbench-professional"}}
 
 
 def test_nothing_is_meant_before_the_length_term() -> None:

@@ -1,5 +1,7 @@
 """Guidance joins a prompt in one place and can only add to what comes from code (METHOD 7)."""
 
+from typing import Any
+
 import dspy
 import pytest
 from hypothesis import given, settings
@@ -76,7 +78,7 @@ def test_two_guided_roles_do_not_answer_for_each_other() -> None:
 
 
 def test_modules_send_their_guidance_with_the_base_prompt() -> None:
-    guided = [
+    guided: list[tuple[Any, type[dspy.Signature], list[str]]] = [
         (Proposer("vary the setting"), ProposeRequests, ["vary the setting"]),
         (Generator("vary the setting", "ask for values"), GenerateTask, ["vary the setting", "ask for values"]),
     ]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from rri.client import RunInfo
 from tests.training.starts import ROOT, Launch, Started
 

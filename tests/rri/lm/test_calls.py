@@ -178,9 +178,9 @@ def test_tries_spend_the_budget_too() -> None:
 
 def test_the_fresh_sample_after_a_bad_reply_needs_budget() -> None:
     with ScriptedServer({"judge": lambda r: "no JSON"}) as server:
-        with open_test_gateway(scripted_config(server.url, budget={"calls": 1})) as gateway:
-            with pytest.raises(BudgetExhausted):
-                ask(gateway)
+        config = scripted_config(server.url, budget={"calls": 1})
+        with open_test_gateway(config) as gateway, pytest.raises(BudgetExhausted):
+            ask(gateway)
         assert server.total == 1
 
 

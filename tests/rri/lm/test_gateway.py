@@ -2,27 +2,39 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from rri.config import EMBEDDED, ROLES
-from rri.errors import ConfigError, EndpointUnreachable, StoreError
+from rri.errors import ConfigError, EmbeddedModelError, StoreError
 from rri.lm import CallRecord, Gateway, ModelRequest, RecentCalls, Reply, output_spec, resolve_routes, tagged
 from rri.lm.calls import Tag
-from rri.testing import ScriptedServer, hang, status
+from rri.testing import ChatRequest, Fault, ScriptedServer, hang, status
 from signatures import FarmAnswer, JudgeCriterion
 from tests.rigs import open_test_gateway, scripted_config
 
+Model = Callable[[ChatRequest], Fault | str]
+
 VERDICT = '{"reason": "scripted", "met": true}'
-MODELS = {role: lambda r: VERDICT for role in ROLES}
+MODELS: dict[str, Model] = {role: lambda r: VERDICT for role in ROLES}
 
 
 def ask(role: str = "judge", text: str = "?", **sampling: Any) -> ModelRequest:
     output = output_spec(FarmAnswer if role in ("farmer", "honest") else JudgeCriterion)
     return ModelRequest(role=role, messages=[{"role": "user", "content": text}], output=output, **sampling)  # type: ignore[arg-type]
+
+
+@contextmanager
+def serve(models: Mapping[str, Model]) -> Iterator[tuple[ScriptedServer, Gateway, deque[CallRecord]]]:
+    """A scripted server, a gateway on it, and the calls that it kept."""
+    sink = RecentCalls()
+    with ScriptedServer(models) as server, open_test_gateway(scripted_config(server.url), sink) as gateway:
+        yield server, gateway, sink.records
 
 
 async def until(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
@@ -129,7 +141,7 @@ def test_without_a_key_no_authorization_is_sent(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_routes_that_cannot_work_are_refused_at_the_start() -> None:
-    with pytest.raises(ConfigError, match="judge.*'main' names no model"):
+    with pytest.raises(ConfigError, match=r"judge.*'main' names no model"):
         resolve_routes(scripted_config("http://x/v1", roles={"judge": {"model": ""}}))
     with pytest.raises(ConfigError, match="TEST_UNSET_KEY is unset"):
         resolve_routes(scripted_config("http://x/v1", endpoints={"main": {"api_key_env": "TEST_UNSET_KEY"}}))
@@ -175,9 +187,9 @@ def test_an_endpoint_never_sees_more_than_its_concurrency() -> None:
 def test_all_slots_are_used() -> None:
     """A bound of 4 lets 4 through at once, and every call gets its turn."""
     with ScriptedServer(MODELS, latency_s=0.02) as server:
-        with open_test_gateway(scripted_config(server.url, endpoints={"main": {"concurrency": 4}})) as gateway:
-            with ThreadPoolExecutor(16) as pool:
-                replies = list(pool.map(lambda i: gateway.complete_sync(ask()), range(32)))
+        config = scripted_config(server.url, endpoints={"main": {"concurrency": 4}})
+        with open_test_gateway(config) as gateway, ThreadPoolExecutor(16) as pool:
+            replies = list(pool.map(lambda i: gateway.complete_sync(ask()), range(32)))
         assert server.most_concurrent <= 4
         assert len(replies) == server.total == 32
 
@@ -214,16 +226,15 @@ def test_a_cancelled_call_gives_its_slot_back() -> None:
 
 def test_a_cancelled_try_is_counted_and_kept() -> None:
     """It reached the endpoint, so it is part of what the run has asked for."""
-    with ScriptedServer({"judge": lambda r: hang()}) as server:
-        with open_test_gateway(scripted_config(server.url), sink := RecentCalls()) as gateway:
+    with serve({"judge": lambda r: hang()}) as (server, gateway, records):
 
-            async def main() -> bool:
-                hanging = start(gateway.complete(ask()))
-                assert await until(lambda: server.total == 1)
-                await cancel(hanging)
-                return await until(lambda: gateway.ledger.total().calls == 1 and len(sink.records) == 1, 1)
+        async def main() -> bool:
+            hanging = start(gateway.complete(ask()))
+            assert await until(lambda: server.total == 1)
+            await cancel(hanging)
+            return await until(lambda: gateway.ledger.total().calls == 1 and len(records) == 1, 1)
 
-            assert asyncio.run(main())
+        assert asyncio.run(main())
 
 
 def test_calls_from_any_loop_and_thread() -> None:
@@ -257,12 +268,10 @@ def test_a_blocking_call_on_the_gateways_own_loop_is_refused() -> None:
 
 def test_every_try_is_kept_with_tag_prompt_and_reply() -> None:
     """Failed tries as well, in order, numbered, and with what went wrong."""
-    with ScriptedServer({"judge": lambda r: status(500) if r.number < 2 else VERDICT}) as server:
-        with open_test_gateway(scripted_config(server.url), sink := RecentCalls()) as gateway:
-            with tagged("000001-abc", "probe-1"):
-                gateway.complete_sync(ask(text="the prompt"))
-            records = list(sink.records)
-            assert gateway.ledger.total().calls == 3 and gateway.ledger.total().failed == 2
+    with serve({"judge": lambda r: status(500) if r.number < 2 else VERDICT}) as (_, gateway, records):
+        with tagged("000001-abc", "probe-1"):
+            gateway.complete_sync(ask(text="the prompt"))
+        assert gateway.ledger.total().calls == 3 and gateway.ledger.total().failed == 2
     assert [r.attempt for r in records] == [0, 1, 2]
     assert [r.reply for r in records] == ["", "", VERDICT]
     assert [r.error.split(":")[0] for r in records] == ["EndpointFailed", "EndpointFailed", ""]
@@ -275,24 +284,22 @@ def test_every_try_is_kept_with_tag_prompt_and_reply() -> None:
 
 def test_tags_of_calls_made_at_once_stay_apart() -> None:
     """Through asyncio tasks on the caller's loop, and across the hop to the gateway's."""
-    with ScriptedServer(MODELS) as server:
-        with open_test_gateway(scripted_config(server.url), sink := RecentCalls()) as gateway:
+    with serve(MODELS) as (_, gateway, records):
 
-            async def vote(sample: str) -> None:
-                with tagged(sample=sample):
-                    await gateway.complete(ask(text=f"{sample}"))
+        async def vote(sample: str) -> None:
+            with tagged(sample=sample):
+                await gateway.complete(ask(text=sample))
 
-            async def task(name: str) -> None:
-                with tagged(name):
-                    await asyncio.wait([start(vote(f"{name}.{i}")) for i in range(3)])
+        async def task(name: str) -> None:
+            with tagged(name):
+                await asyncio.wait([start(vote(f"{name}.{i}")) for i in range(3)])
 
-            async def main() -> None:
-                await asyncio.wait([start(task(name)) for name in ("a", "b", "c")])
+        async def main() -> None:
+            await asyncio.wait([start(task(name)) for name in ("a", "b", "c")])
 
-            asyncio.run(main())
-            kept = [(r.tag, r.messages[0]["content"]) for r in sink.records]
-    assert len(kept) == 9
-    assert all(tag == Tag(text[0], text) for tag, text in kept)
+        asyncio.run(main())
+    kept = {r.messages[0]["content"]: r.tag for r in records}
+    assert kept == {f"{name}.{i}": Tag(name, f"{name}.{i}") for name in "abc" for i in range(3)}
 
 
 class FullDisk:
@@ -330,9 +337,9 @@ def test_the_embedded_endpoint_asks_for_its_url_before_every_try() -> None:
 
 
 def test_an_embedded_endpoint_that_nobody_started_is_an_error_that_says_so() -> None:
-    with open_test_gateway(scripted_config(EMBEDDED)) as gateway:
-        with pytest.raises(EndpointUnreachable, match="not running.*open_gateway"):
-            gateway.complete_sync(ask())
+    said = pytest.raises(EmbeddedModelError, match=r"not running.*open_gateway")
+    with open_test_gateway(scripted_config(EMBEDDED)) as gateway, said:
+        gateway.complete_sync(ask())
 
 
 def test_a_closed_gateway_opens_its_connections_again() -> None:

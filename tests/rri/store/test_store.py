@@ -62,7 +62,7 @@ def call(role: str = "judge", task_id: str = "", **fields: Any) -> CallRecord:
     return CallRecord(role=role, **values)
 
 
-def summary(store: Store, last: int | None = None) -> tuple[int, float | None, int]:
+def summary(store: Store, last: int | None = None) -> tuple[Any, Any, Any]:
     found = store.score_summary(last)
     return found["rollouts"], found["mean_score"], found["unscored"]
 
@@ -218,6 +218,7 @@ def test_superseded_rows_are_kept_but_out_of_every_window(tmp_path: Path, store:
     assert [store.find_grade(r.place, r.answer) is not None for r in rows] == [True, True, False, False]
     assert summary(store) == (2, pytest.approx(0.05), 0)
     assert summary(store, last=1) == (1, pytest.approx(0.1), 0)
+    assert store.score_summary()["cycles"] == 2
     assert [cycle for cycle, _, _ in store.cycle_scores()] == [0, 1]
     with sqlite3.connect(tmp_path / "rri.db") as db:
         assert db.execute("SELECT count(*) FROM grades").fetchone() == (4,)

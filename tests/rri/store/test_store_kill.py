@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 
 from rri.store import GradeRow, Place, Store
 from rri.types import Grade
@@ -158,3 +158,21 @@ def test_a_commit_that_nobody_heard_of_is_kept_all_the_same(killed: dict[str, An
     store = Store(Path(result["folder"]))
     assert store.score_summary()["rollouts"] > ROWS * len(result["acknowledged"])
     store.close()
+
+
+def test_every_commit_is_synced_so_that_a_power_cut_loses_nothing_either(tmp_path: Path) -> None:
+    """No test can pull the plug; what makes SQLite wait for the disk at each commit of a WAL is this setting."""
+    seen: set[tuple[str, int]] = set()
+
+    def look(connection: Connection) -> None:
+        pragma = connection.exec_driver_sql
+        seen.add((str(pragma("PRAGMA journal_mode").scalar()), int(pragma("PRAGMA synchronous").scalar() or 0)))
+
+    store = Store(tmp_path)
+    event.listen(Engine, "commit", look)
+    try:
+        store.log_sync("stage", "x")
+    finally:
+        event.remove(Engine, "commit", look)
+        store.close()
+    assert seen == {("wal", 2)}

@@ -201,7 +201,8 @@ def test_a_commit_that_fails_acknowledges_nothing(engine: Engine, writer: Writer
 
 
 def test_the_writer_goes_on_after_any_failure(engine: Engine, writer: Writer) -> None:
-    for work in (break_database, add_then_raise("x"), lambda c: c.execute(text("INSERT INTO owed VALUES ('y')"))):
+    owing: Callable[[Connection], Any] = lambda c: c.execute(text("INSERT INTO owed VALUES ('y')"))  # noqa: E731
+    for work in (break_database, add_then_raise("x"), owing):
         assert isinstance(settle([writer.submit(work)])[0], (StoreError, ValueError))
     assert writer.run(add("after")) == "after"
     assert kept(engine) == ["after"]
@@ -214,7 +215,11 @@ def test_whatever_is_in_a_group_exactly_the_good_pieces_are_kept(
 ) -> None:
     writer.run(lambda c: c.execute(text("DELETE FROM kept")))
     writer.run(add("taken"))
-    works = {"good": add, "raises": add_then_raise, "twice": lambda _: add("taken")}
+    works: dict[str, Callable[[str], Callable[[Connection], Any]]] = {
+        "good": add,
+        "raises": add_then_raise,
+        "twice": lambda _: add("taken"),
+    }
     with busy(writer):
         futures: list[Future[Any]] = [writer.submit(works[kind](f"n{i}")) for i, kind in enumerate(kinds)]
     expected = {"good": str, "raises": ValueError, "twice": StoreError}
