@@ -124,11 +124,12 @@ class TaskWriter:
         known = {_key(text) for text in avoid}
         fresh: deque[Request] = deque()
         for text, want in zip(texts, wanted, strict=False):
-            if text and _key(text) not in known:
+            if len(text) >= self.config.min_task_chars and _key(text) not in known:
                 known.add(_key(text))
                 fresh.append(Request(text, want))
         if not fresh:
-            raise MalformedReply(f"role proposer: {len(texts)} requests, none of them new", "Use a stronger proposer")
+            what = f"none of {len(texts)} requests is new and has {self.config.min_task_chars} characters"
+            raise MalformedReply(f"role proposer: {what}", "Use a stronger proposer")
         return list(fresh)
 
     async def write(self, request: Request, number: int) -> Task:
@@ -155,7 +156,9 @@ class TaskWriter:
                     difficulty=self.feedback(),
                     problems=problems,
                 )
-                problems = check_rubric(draft.rubric) + ([] if draft.task else ["the task is empty"])
+                problems = check_rubric(draft.rubric)
+                if len(draft.task) < (least := self.config.min_task_chars):
+                    problems.append(f"the task has {len(draft.task)} characters; write at least {least}")
                 if not problems:
                     return _task(draft, request, passages, number)
         raise MalformedReply(

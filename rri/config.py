@@ -118,6 +118,7 @@ class GenerationConfig(Section):
         default={2: 0.15, 3: 0.70, 4: 0.15}, description="count of positives -> probability (METHOD 4.4)"
     )
     negative_share: float = Field(default=0.75, ge=0, le=1, description="target share of tasks with a negative on top")
+    min_task_chars: int = Field(default=30, ge=1, description="shortest request and shortest task that is usable")
     attempts: int = Field(default=3, ge=1, description="generator calls until a rubric passes the validator")
     recent_requests: int = Field(default=20, ge=0, description="latest requests that the proposer is told to avoid")
     concurrency: int = Field(default=16, ge=1, description="tasks generated at once")

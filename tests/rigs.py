@@ -37,7 +37,13 @@ def scripted_config(url: str, **sections: Any) -> RunConfig:
             "main": {"url": url, "retries": 2, "retry_wait_s": 0.001, "retry_wait_max_s": 0.002, "timeout_s": 5}
         },
         "roles": {role: {"endpoint": "main", "model": role, "temperature": 0.6, "max_tokens": 512} for role in ROLES},
-        "generation": {"tasks": 4, "requests_per_call": 2, "passages_per_task": 2, "concurrency": 2},
+        "generation": {
+            "tasks": 4,
+            "min_task_chars": 1,
+            "requests_per_call": 2,
+            "passages_per_task": 2,
+            "concurrency": 2,
+        },
         "pool": {"min_tasks": 2, "fresh_wait_s": 0.05},
         "solver": {
             "base_model": "unused",

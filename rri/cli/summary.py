@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, JustifyMethod
+from rich.console import Console
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +21,8 @@ __all__ = ["EMBEDDED_NOTE", "print_summary", "summary_of"]
 
 WIDE = 120
 """Columns from which the requests are shown too."""
+FIXED = 60
+"""Columns that a task's figures take."""
 
 EMBEDDED_NOTE = (
     "The embedded model judges no better than chance: these figures show that the plumbing works, not quality. "
@@ -82,7 +84,7 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     console = Console()
     console.print(Rule(f"run {summary['run_id']}: {summary['domain']}"))
     console.print(_headline(summary))
-    console.print(_tasks(summary, wide=console.width >= WIDE))
+    console.print(_tasks(summary, console.width))
     if summary["cycles"]:
         console.print(_cycles(summary))
     console.print(_calls(summary))
@@ -91,15 +93,23 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
         console.print(Text(summary["note"], style="yellow"))
 
 
-def _table(title: str, *columns: str, left: int = 1) -> Table:
-    """A plain table whose first `left` columns are text and the others figures."""
+def _table(title: str, texts: tuple[str, ...], figures: tuple[str, ...], notes: tuple[str, ...] = ()) -> Table:
+    """A plain table whose columns keep their width; whoever fills in notes cuts them to what is left."""
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    for number, name in enumerate(columns):
-        # Figures keep their width; what does not fit is cut from the texts.
-        width = None if number < left else max(len(name), 5)
-        justify: JustifyMethod = "left" if number < left else "right"
-        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", min_width=width)
+    for name in texts:
+        table.add_column(name, no_wrap=True)
+    for name in figures:
+        table.add_column(name, no_wrap=True, justify="right")
+    for name in notes:
+        table.add_column(name, no_wrap=True)
     return table
+
+
+def _cut(text: str, width: int) -> Text:
+    """`text` on one line of at most `width` cells."""
+    line = Text(" ".join(text.split()))
+    line.truncate(width, overflow="ellipsis")
+    return line
 
 
 def _signed(value: float | None) -> str:
@@ -119,27 +129,26 @@ def _headline(summary: dict[str, Any]) -> Text:
     return Text("\n".join(lines))
 
 
-def _tasks(summary: dict[str, Any], *, wide: bool, most: int = 12) -> Table:
+def _tasks(summary: dict[str, Any], width: int, most: int = 12) -> Table:
     title = f"tasks (latest {most} of {len(summary['tasks'])})" if len(summary["tasks"]) > most else "tasks"
-    text = ("task", "outcome", "first probe") + (("request",) if wide else ())
-    table = _table(title, *text, "version", "criteria", "before", "after", left=len(text))
+    notes = ("first probe", "request") if width >= WIDE else ("first probe",)
+    left = max(10, (width - FIXED) // len(notes) - 3)
+    table = _table(title, ("task", "outcome"), ("before", "after", "crit.", "ver."), notes)
     for row in summary["tasks"][-most:]:
-        request = Text(" ".join(row["request"].split())[:60])
         table.add_row(
             row["task_id"],
             row["outcome"],
-            row["why"][:40],
-            *([request] if wide else []),
-            str(row["version"]),
-            str(row["criteria"]),
             _signed(row["delta_before"]),
             _signed(row["delta_after"]),
+            str(row["criteria"]),
+            str(row["version"]),
+            *(_cut(row[key], left) for key in ("why", "request")[: len(notes)]),
         )
     return table
 
 
 def _cycles(summary: dict[str, Any], most: int = 10) -> Table:
-    table = _table("training", "cycle", "rollouts", "mean score", left=0)
+    table = _table("training", (), ("cycle", "rollouts", "mean score"))
     for row in summary["cycles"][-most:]:
         mean = "unscored" if row["mean_score"] is None else f"{row['mean_score']:.3f}"
         table.add_row(str(row["cycle"]), str(row["rollouts"]), mean)
@@ -148,7 +157,7 @@ def _cycles(summary: dict[str, Any], most: int = 10) -> Table:
 
 def _calls(summary: dict[str, Any]) -> Table:
     keys = ("calls", "failed", "tokens_in", "cached", "tokens_out", "seconds")
-    table = _table("model calls", "role", "calls", "failed", "in", "cached", "out", "seconds", "money")
+    table = _table("model calls", ("role",), ("calls", "failed", "in", "cached", "out", "seconds", "money"))
     total: dict[str, float] = defaultdict(float)
     for role, row in summary["calls"].items():
         for key, value in row.items():

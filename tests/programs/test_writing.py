@@ -216,7 +216,7 @@ def test_no_more_requests_than_were_asked_for() -> None:
 def test_nothing_new_is_an_error_that_says_so() -> None:
     with (
         desk({"proposer": requests_reply("one", "ONE")}) as d,
-        pytest.raises(MalformedReply, match="2 requests, none of them new"),
+        pytest.raises(MalformedReply, match="none of 2 requests is new"),
     ):
         d.propose(2, avoid=["One"])
 
@@ -338,7 +338,9 @@ def test_a_draft_that_the_validator_refuses_is_written_again_with_the_reasons(dr
     assert first.block("problems") == ""
     content = json.loads(draft)
     rubric = Rubric(criteria=tuple(Criterion.model_validate(c) for c in content["criteria"]))
-    reasons = check_rubric(rubric) + ([] if content["task"].strip() else ["the task is empty"])
+    reasons = check_rubric(rubric) + (
+        [] if content["task"].strip() else ["the task has 0 characters; write at least 1"]
+    )
     assert reasons and json.loads(second.block("problems")) == reasons
     shown = ("request", "positives", "negative", "passages")
     assert [first.block(b) for b in shown] == [second.block(b) for b in shown], "the shape stays as drawn"
@@ -374,3 +376,23 @@ def test_calls_are_tagged_by_draw_and_by_number() -> None:
         d.write(number=7)
         records = d.roles.grader.gateway.sink.records  # type: ignore[attr-defined]
         assert [(r.role, r.tag.sample) for r in records] == [("proposer", "propose-3"), ("generator", "write-7")]
+
+
+@pytest.mark.parametrize(("chars", "usable"), [(29, False), (30, True)])
+def test_a_request_and_a_task_have_thirty_characters(chars: int, usable: bool) -> None:
+    least = {"min_task_chars": GenerationConfig().min_task_chars, "attempts": 1}
+    text = "x" * chars
+    models: dict[str, Any] = {
+        "proposer": lambda _: json.dumps({"requests": [text]}),
+        "generator": lambda _: json.dumps({**json.loads(VALID), "task": text}),
+    }
+    with desk(models, generation=least) as d:
+        wanted = Request("Ask.", WantedRequest(use_case="explain"))
+        if usable:
+            assert [r.text for r in d.propose(1)] == [text]
+            assert d.write(wanted, 1).request == text
+            return
+        with pytest.raises(MalformedReply, match="30 characters"):
+            d.propose(1)
+        with pytest.raises(MalformedReply, match="has 29 characters; write at least 30"):
+            d.write(wanted, 1)

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rri.errors import InputError
-from tests.training.conftest import MERGES, SPECIAL, TEMPLATE
+from tests.tiny import MERGES, SPECIAL, TEMPLATE
 from training.base_model import convert, main
 
 

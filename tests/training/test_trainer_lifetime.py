@@ -15,7 +15,7 @@ from training.lifetime import EXIT_FILE, clear_exit, exit_code_of, record_exit
 # Each rank tells its process id, then waits for a signal.
 RANK = """
 import os, signal, socket
-from training.lifetime import die_with_parent
+from rri.lifetime import die_with_parent
 die_with_parent()
 with socket.create_connection(("127.0.0.1", {port})) as line:
     line.sendall(str(os.getpid()).encode())
