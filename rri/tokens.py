@@ -1,12 +1,13 @@
-"""The solver's tokenizer, for its prompt budget alone."""
+"""What the service must know of the solver's model: its tokenizer, for the prompt budget, and which one it is."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from rri.errors import ConfigError
 from rri.types import Message
 
-__all__ = ["SolverTokenizer"]
+__all__ = ["SolverTokenizer", "weights_digest"]
 
 
 class SolverTokenizer:
@@ -42,3 +43,23 @@ class SolverTokenizer:
         return len(
             self._tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=True, return_dict=False)
         )
+
+
+EDGE_BYTES = 1 << 20
+
+
+def weights_digest(model: str | Path) -> str | None:
+    """Fingerprint of a local model folder's weights; None for a name on a hub.
+
+    sha256 over name, size, first and last MiB of each file: reading tens of gigabytes at every start is too slow.
+    """
+    files = sorted(Path(model).glob("*.safetensors")) if Path(model).is_dir() else []
+    whole = hashlib.sha256()
+    for path in files:
+        size = path.stat().st_size
+        whole.update(f"{path.name}:{size}".encode())
+        with path.open("rb") as file:
+            whole.update(file.read(EDGE_BYTES))
+            file.seek(max(0, size - EDGE_BYTES))
+            whole.update(file.read())
+    return whole.hexdigest() if files else None

@@ -45,7 +45,7 @@ class GenerateTask(dspy.Signature):
     red_team: bool = dspy.InputField(desc="whether the task holds a trap")
     difficulty: str = dspy.InputField(desc="how hard recent tasks were for the assistant, and where to aim")
     problems: list[str] = dspy.InputField(desc="what was wrong with the attempt before; avoid all of it")
-    task: str = dspy.OutputField(desc="the message to the assistant", min_length=1)
+    task: str = dspy.OutputField(desc="the message to the assistant")
     criteria: list[DraftCriterion] = dspy.OutputField(desc="the rubric", min_length=1, max_length=6)
     specialty: str = dspy.OutputField(desc="the field of expertise, in one to three words")
     level: Literal["basic", "intermediate", "advanced"] = dspy.OutputField(desc="expertise that the task takes")

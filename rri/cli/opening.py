@@ -13,8 +13,9 @@ from rri.config import EMBEDDED, RunConfig, load_config, parse_config, set_dotte
 from rri.errors import ConfigError, EmbeddedModelError
 from rri.lifetime import leashed
 from rri.lm.embedded import GGUF_SHA256, cache_dir, fetch_gguf
-from rri.rundir import RunDir
+from rri.rundir import RunDir, fixed_part
 from rri.service.run import OpenRun
+from rri.types import digest_of
 
 __all__ = ["launch_config", "open_folder", "opened", "resolve_base_model", "start_trainer"]
 
@@ -32,7 +33,8 @@ def open_folder(
     elif overrides:
         saved = RunDir.existing(directory).config().model_dump(mode="json")
         config = _with(saved, overrides, directory)
-    folder = RunDir.create_or_resume(directory, config, facts={"seed": config.seed} if config else None)
+    facts = {"seed": config.seed, "config": digest_of(fixed_part(config))} if config else None
+    folder = RunDir.create_or_resume(directory, config, facts=facts)
     try:
         yield folder, folder.config()
     finally:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
+import signatures
 from programs.roles import Roles
 from programs.writing import TaskWriter, difficulty_feedback
 from rri.client import GradeRequest, GradeResponse, Health, RunInfo, ServedTask, Waiting
@@ -19,8 +20,9 @@ from rri.rundir import RunDir
 from rri.service.grading import RolloutGrader
 from rri.service.producer import Producer
 from rri.store import Store
-from rri.tokens import SolverTokenizer
+from rri.tokens import SolverTokenizer, weights_digest
 from rri.types import Message
+from signatures import prompt_digests
 
 __all__ = ["OpenRun"]
 
@@ -93,6 +95,8 @@ class OpenRun:
         self.folder.note(
             corpus={"name": corpus.name, "digest": corpus.digest, "passages": len(corpus.passages)},
             routes={role: route.as_manifest() for role, route in self.gateway.routes.items()},
+            prompts=prompt_digests(signatures.ALL),
+            weights=weights_digest(self.base_model),
         )
         roles = Roles.bind(config, self.gateway)
         self.pool = Pool(self.store, config.seed, config.pool, self._expecting)

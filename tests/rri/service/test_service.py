@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+import signatures
 from rri.client import SERVICE_FILE, GradeRequest, GradeResponse, Row, ServedTask, ServiceClient
 from rri.config import RunConfig
 from rri.errors import ConfigError, ServiceRefused, ServiceUnavailable
@@ -223,3 +224,13 @@ def test_a_truncated_answer_is_not_judged_and_gets_the_floor_of_its_group(rig: R
     assert cut.met + cut.unmet + cut.unknown == 0
     assert grading.truncated == 2
     assert not any("cut" in r.block("answer") for r in rig.models.of("judge"))
+
+
+def test_the_manifest_says_what_the_run_was_made_with(rig: Rig) -> None:
+    manifest = rig.run.folder.manifest()
+    assert manifest["routes"]["judge"]["model"] == "judge"
+    assert manifest["routes"]["judge"]["url"] == rig.models.url
+    assert set(manifest["prompts"]) == {s.__name__ for s in signatures.ALL}
+    assert len(manifest["weights"]) == 64
+    assert manifest["corpus"]["passages"] == 3
+    assert manifest["packages"]["dspy"]
