@@ -92,7 +92,10 @@ class Admitter:
     async def _round(self, current: Measured, number: int) -> Round:
         """Rewrite `current` on its own exploit and attack the rewrite afresh."""
         with tagged(current.task.task_id, f"rewrite-{number}"):
-            task, explanation, problem = await self._rewrite(current)
+            try:
+                task, explanation, problem = await self._rewrite(current)
+            except ModelError as error:
+                return Round(Rewrite(round=number, outcome="failed", why=f"no rewrite: {error}"), None)
         if task is None:
             return Round(Rewrite(round=number, outcome="unusable", why=problem), None)
         probes = [await self.prober.probe(task, f"probe-{number}")]
@@ -126,15 +129,16 @@ class Admitter:
         return Round(record("accepted", f"delta fell from {current.delta:.2f} to {last.delta:.2f}"), candidate)
 
     async def _rewrite(self, current: Measured) -> tuple[Task | None, str, str]:
-        """A salvaged rewrite that passes the checks with its explanation, or None and the problem."""
+        """A salvaged rewrite that passes the checks with its explanation, or None and the problem.
+
+        Raises:
+            ModelError: the rewriter gave no usable reply.
+        """
         problems: list[str] = []
         for _ in range(REWRITE_ATTEMPTS):
-            try:
-                proposal = await self.rewriter.acall(
-                    task=current.task, exploit=current.probe.exploit, honest=current.probe.honest, problems=problems
-                )
-            except ModelError as error:
-                return None, "", f"no rewrite: {error}"
+            proposal = await self.rewriter.acall(
+                task=current.task, exploit=current.probe.exploit, honest=current.probe.honest, problems=problems
+            )
             rubric = salvage_rewrite(current.task.rubric, proposal.rubric)
             problems = check_rewrite(current.task.rubric, rubric, red_team=current.task.labels.red_team)
             if not proposal.task:

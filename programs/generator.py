@@ -61,8 +61,8 @@ class Generator(RoleModule[Draft]):
             "positives": positives,
             "negative": negative,
             "red_team": red_team,
-            "difficulty": difficulty,
-            "problems": list(problems),
+            "difficulty": difficulty or None,
+            "problems": list(problems) or None,
         }
 
     def result(self, prediction: Any) -> Draft:

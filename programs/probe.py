@@ -49,7 +49,7 @@ class Prober:
             answers = await collect([partial(self._answer, task, who) for who in ("farmer", "honest")], 2)
             (exploit, exploit_error), (honest, honest_error) = answers
             if error := exploit_error or honest_error:
-                return Probe(status="unmeasured", exploit=exploit, honest=honest, why=error)
+                return Probe(status="unmeasured", exploit=exploit, honest=honest, why=error, failed=True)
             least = self.config.min_answer_chars
             for name, text in (("exploit", exploit), ("honest answer", honest)):
                 if len(text) < least:
@@ -73,7 +73,7 @@ class Prober:
             status="unmeasured", exploit=exploit, honest=honest, exploit_grade=exploit_grade, honest_grade=honest_grade
         )
         if exploit_grade.score is None or honest_grade.score is None or exploit_grade.raw is None:
-            return graded.model_copy(update={"why": exploit_grade.unscored or honest_grade.unscored})
+            return graded.model_copy(update={"why": exploit_grade.unscored or honest_grade.unscored, "failed": True})
         delta = exploit_grade.score - honest_grade.score
         if exploit_grade.raw <= 0:
             return graded.model_copy(

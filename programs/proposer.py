@@ -35,7 +35,7 @@ class Proposer(RoleModule[list[str]]):
         wanted: Sequence[WantedRequest],
         avoid: Sequence[str] = (),
     ) -> dict[str, Any]:
-        return {"domain": domain, "passages": list(passages), "avoid": list(avoid), "wanted": list(wanted)}
+        return {"domain": domain, "passages": list(passages), "avoid": list(avoid) or None, "wanted": list(wanted)}
 
     def result(self, prediction: Any) -> list[str]:
         # Blank ones stay, so that each request keeps the wish at its own place.

@@ -39,7 +39,7 @@ class Rewriter(RoleModule[Proposal]):
             "exploit": exploit,
             "honest": honest,
             "red_team": task.labels.red_team,
-            "problems": list(problems),
+            "problems": list(problems) or None,
         }
 
     def result(self, prediction: Any) -> Proposal:

@@ -152,6 +152,27 @@ def _problem(response: httpx.Response) -> str:
     return str(detail)
 
 
+class WrongToken(ServiceRefused):
+    """HTTP 401. After a restart of the service it may be right again under the new address."""
+
+
+def _address(run: Path) -> ServiceAddress:
+    """The running service of a run directory.
+
+    Raises:
+        ServiceRefused: none runs there.
+    """
+    path = run / SERVICE_FILE
+    try:
+        return ServiceAddress.model_validate_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ServiceRefused(
+            f"no service runs on {run} ({path} is missing)", f"Start it with: rri serve {run}"
+        ) from None
+    except (OSError, ValidationError) as error:
+        raise ServiceRefused(f"cannot read {path}: {error}", f"Restart the service: rri serve {run}") from None
+
+
 class ServiceClient:
     """Talks to one service. Safe to use from several threads and from any event loop.
 
@@ -161,6 +182,7 @@ class ServiceClient:
         patience_s: how long to keep trying while the service is away or paused, before
             `ServiceUnavailable` is raised.
         on_wait: called with a message whenever the client has to wait.
+        run: the run directory, where a restarted service leaves its new address.
     """
 
     def __init__(
@@ -170,39 +192,50 @@ class ServiceClient:
         *,
         patience_s: float = 600.0,
         on_wait: Callable[[str], None] | None = None,
+        run: Path | None = None,
     ) -> None:
         self.url = url.rstrip("/")
         self.patience_s = patience_s
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._token = token
+        self._run = run
         self._on_wait = on_wait or (lambda message: None)
-        self._sync = httpx.Client(base_url=self.url, headers=self._headers, timeout=POLL_S + 30, trust_env=False)
+        self._sync = httpx.Client(timeout=POLL_S + 30, trust_env=False)
 
     @classmethod
     def connect(cls, run: Path | None = None, url: str = "", **options: Any) -> Self:
-        """Find the service by `url`, the environment, or the run directory, in this order.
+        """Find the service by `url`, the run directory, or the environment, in this order.
 
         Raises:
             ServiceRefused: none of them names a service.
         """
         token = os.environ.get("RRI_SERVICE_TOKEN", "")
-        url = url or os.environ.get("RRI_SERVICE_URL", "")
         if url:
             return cls(url, token, **options)
-        if run is None:
-            raise ServiceRefused("no service named", "Pass --run DIR or --service URL")
-        path = run / SERVICE_FILE
-        try:
-            address = ServiceAddress.model_validate_json(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ServiceRefused(
-                f"no service runs on {run} ({path} is missing)", f"Start it with: rri serve {run}"
-            ) from None
-        except (OSError, ValidationError) as error:
-            raise ServiceRefused(f"cannot read {path}: {error}", f"Restart the service: rri serve {run}") from None
-        return cls(address.url, address.token, **options)
+        if run is not None:
+            address = _address(run)
+            return cls(address.url, address.token, run=run, **options)
+        if url := os.environ.get("RRI_SERVICE_URL", ""):
+            return cls(url, token, **options)
+        raise ServiceRefused("no service named", "Pass --run DIR or --service URL")
 
     def close(self) -> None:
         self._sync.close()
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+    def _moved(self) -> bool:
+        """Whether the run's service has another address by now: a restart takes a free port and a fresh token."""
+        if self._run is None:
+            return False
+        try:
+            address = _address(self._run)
+        except ServiceRefused:
+            return False
+        before = (self.url, self._token)
+        self.url, self._token = address.url.rstrip("/"), address.token
+        return before != (self.url, self._token)
 
     # -- requests that wait ------------------------------------------------
 
@@ -213,7 +246,7 @@ class ServiceClient:
             ServiceUnavailable: it does not answer.
         """
         try:
-            response = self._sync.get("/v1/health")
+            response = self._sync.get(f"{self.url}/v1/health")
         except httpx.TransportError as error:
             raise ServiceUnavailable(f"{self.url} does not answer: {error}") from None
         return _read(Health, _checked(response))
@@ -238,7 +271,7 @@ class ServiceClient:
     def stats(self) -> dict[str, Any]:
         """Counters of the run: pool, admission, grading, ledger by role."""
         try:
-            response = _checked(self._sync.get("/v1/stats"))
+            response = _checked(self._sync.get(f"{self.url}/v1/stats", headers=self._headers))
         except httpx.TransportError as error:
             raise ServiceUnavailable(f"{self.url} does not answer: {error}") from None
         stats: dict[str, Any] = response.json()
@@ -249,8 +282,12 @@ class ServiceClient:
         away = 0
         while True:
             try:
-                response = _checked(self._sync.request(method, path, **request))
-            except (httpx.TransportError, ServiceUnavailable) as error:
+                response = _checked(self._sync.request(method, f"{self.url}{path}", headers=self._headers, **request))
+            except (httpx.TransportError, ServiceUnavailable, WrongToken) as error:
+                if self._moved():
+                    continue
+                if isinstance(error, WrongToken):
+                    raise
                 why, pause = f"service away ({error})", RETRY_S[min(away, len(RETRY_S) - 1)]
                 away += 1
             else:
@@ -277,15 +314,20 @@ class ServiceClient:
         why = "timed out before the first try"
         body = GradeRequest(cycle=cycle, split=split, rows=tuple(rows)).model_dump(mode="json")
         deadline = time.monotonic() + timeout_s
-        async with httpx.AsyncClient(base_url=self.url, headers=self._headers, trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False) as http:
             for attempt in range(10_000):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
                 try:
-                    response = _checked(await http.post("/v1/grade", json=body, timeout=left))
+                    target = f"{self.url}/v1/grade"
+                    response = _checked(await http.post(target, json=body, headers=self._headers, timeout=left))
                     return _read(GradeResponse, response)
-                except (httpx.TransportError, ServiceUnavailable) as error:
+                except (httpx.TransportError, ServiceUnavailable, WrongToken) as error:
+                    if self._moved():
+                        continue
+                    if isinstance(error, WrongToken):
+                        raise
                     why = str(error) or type(error).__name__
                     self._on_wait(f"grading again: {why}")
                     await asyncio.sleep(min(RETRY_S[min(attempt, len(RETRY_S) - 1)], max(0.0, left)))
@@ -315,7 +357,7 @@ def _checked(response: httpx.Response) -> httpx.Response:
     if response.status_code in (502, 503, 504, 429):
         raise ServiceUnavailable(f"{where}: {_problem(response)}")
     if response.status_code == httpx.codes.UNAUTHORIZED:
-        raise ServiceRefused(f"{where}: the token is wrong", "Use the token in service.json or RRI_SERVICE_TOKEN")
+        raise WrongToken(f"{where}: the token is wrong", "Use the token in service.json or RRI_SERVICE_TOKEN")
     raise ServiceRefused(f"{where}: HTTP {response.status_code}: {_problem(response)}")
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from rri.domain import DomainConfig, Section, UseCase
 from rri.errors import ConfigError
-from rri.scoring import ScoreRule
 
 __all__ = [
     "EMBEDDED",
@@ -43,10 +43,6 @@ ROLES: tuple[Role, ...] = ("proposer", "generator", "farmer", "honest", "judge",
 
 EMBEDDED = "embedded"
 """Name of the endpoint that the embedded model serves, and of the base model made from it."""
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class EndpointConfig(Section):
@@ -82,29 +78,6 @@ class RoleConfig(Section):
 def _check_odd(votes: int) -> None:
     if votes % 2 == 0:
         raise ValueError(f"votes must be odd so that a majority exists, got {votes}")
-
-
-class UseCase(Section):
-    """One kind of request of a domain, drawn with its weight."""
-
-    name: str
-    weight: float = Field(gt=0)
-    description: str = ""
-
-
-class DomainConfig(Section):
-    """What the tasks are about; the proposer sees `description`, the solver `system_prompt`."""
-
-    name: str
-    description: str
-    expert: str = Field(description="role noun of the domain's expert, singular")
-    system_prompt: str = Field(
-        description="the solver's standing instructions; the honest answer is written under them"
-    )
-    use_cases: tuple[UseCase, ...] = Field(min_length=1)
-    topics: tuple[str, ...] = ()
-    red_team_share: float = Field(default=0.15, ge=0, le=1)
-    score_rule: ScoreRule = "healthbench"
 
 
 class GenerationConfig(Section):
@@ -279,9 +252,9 @@ class RunConfig(Section):
                     f"role {role} names endpoint {route.endpoint!r}; configured are {', '.join(self.endpoints)}"
                 )
         if self.pool.min_tasks > self.generation.tasks:
+            least, most = self.pool.min_tasks, self.generation.tasks
             raise ValueError(
-                f"pool.min_tasks {self.pool.min_tasks} is more than generation.tasks {self.generation.tasks}: "
-                "training would wait for ever"
+                f"pool.min_tasks {least} is more than generation.tasks {most}: training would wait for ever"
             )
         return self
 
@@ -358,7 +331,10 @@ def _merge(base: dict[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in top.items():
         below = merged.get(key)
-        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, Mapping) else value
+        # Only sections are merged. A mapping of values, with keys that are no names, is one value.
+        if isinstance(below, dict) and isinstance(value, Mapping) and all(isinstance(k, str) for k in value):
+            value = _merge(below, value)
+        merged[key] = value
     return merged
 
 

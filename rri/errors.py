@@ -24,6 +24,7 @@
     |       |-- TruncatedReply        finish reason "length"
     |       `-- MalformedReply        not JSON, or JSON of another shape
     |-- BudgetExhausted        a hard limit of the run was reached                 (exit 6)
+    |-- Interrupted            Ctrl-C or SIGTERM                                    (exit 130)
     |-- TrainerFailed          the trainer ended with an error of its own           (exit 9)
     |-- EmbeddedModelError     the embedded model cannot be fetched or started     (exit 7)
     `-- ServiceError           the client could not use the service                (exit 8)
@@ -46,6 +47,7 @@ __all__ = [
     "EndpointTimeout",
     "EndpointUnreachable",
     "InputError",
+    "Interrupted",
     "MalformedReply",
     "ModelError",
     "ReplyError",
@@ -196,6 +198,12 @@ class EmbeddedModelError(RriError):
     """The embedded model cannot be fetched or started."""
 
     exit_code = 7
+
+
+class Interrupted(RriError):
+    """Ctrl-C or SIGTERM ended the command; what was reported is kept."""
+
+    exit_code = 130
 
 
 class TrainerFailed(RriError):

@@ -31,6 +31,8 @@ class Probe(Frozen):
     delta: float | None = None
     reasons: tuple[ProbeReason, ...] = ()
     why: str = ""
+    failed: bool = False
+    """Whether a model call failed, so that `unmeasured` is no property of the task."""
 
     @property
     def passed(self) -> bool:
@@ -42,10 +44,13 @@ class Probe(Frozen):
 
 
 class Rewrite(Frozen):
-    """One repair round: what the rewriter proposed, its fresh probes, and what became of it."""
+    """One repair round: what the rewriter proposed, its fresh probes, and what became of it.
+
+    unusable: the rewrite breaks the rules. failed: the rewriter's model gave no usable reply.
+    """
 
     round: int
-    outcome: Literal["accepted", "rejected", "unusable"]
+    outcome: Literal["accepted", "rejected", "unusable", "failed"]
     why: str
     task: Task | None = None
     explanation: str = ""
@@ -63,3 +68,10 @@ class Admission(Frozen):
     delta_before: float | None = None
     delta_after: float | None = None
     why: str = ""
+
+    @property
+    def failure(self) -> str:
+        """What the first failed model call of this admission said; empty when all answered."""
+        probes = [p for p in (self.probe, *(p for r in self.rewrites for p in r.probes)) if p is not None]
+        failed = [p.why for p in probes if p.failed] + [r.why for r in self.rewrites if r.outcome == "failed"]
+        return failed[0] if failed else ""

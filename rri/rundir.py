@@ -21,6 +21,7 @@ __all__ = ["LAYOUT", "RESUMABLE", "RunDir", "fixed_part", "write_atomically"]
 LAYOUT = 1
 """Version of the run directory's layout."""
 
+KEPT_STARTS = 50
 LOCK_TRIES, LOCK_PAUSE_S = 5, 0.02
 
 CONFIG, MANIFEST, LOCK = "run.yaml", "manifest.json", "run.lock"
@@ -55,11 +56,14 @@ def fixed_part(config: RunConfig) -> dict[str, Any]:
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that a kill leaves the old one or the new one, never half of it."""
     scratch = path.with_name(f".{path.name}.tmp")
-    with scratch.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(scratch, path)
+    try:
+        with scratch.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(scratch, path)
+    except OSError as error:
+        raise RunDirError(f"cannot write {path}: {error.strerror}", "Check the disk and the rights") from None
 
 
 class RunDir:
@@ -128,6 +132,7 @@ class RunDir:
     def _start_or_check(self, config: RunConfig | None, facts: Mapping[str, Any]) -> None:
         if (self.path / MANIFEST).is_file():
             self._check_layout()
+            self._check_facts(facts)
             if config is not None:
                 self._check_unchanged(config)
                 self.save_config(config)
@@ -135,7 +140,7 @@ class RunDir:
             raise RunDirError(f"{self.path} holds no run yet", "Name a config or preset with --config")
         else:
             self.save_config(config)
-            manifest = {"layout": LAYOUT, "run_id": _run_id(self.path), "created": time.time(), **_versions(), **facts}
+            manifest = {"layout": LAYOUT, "run_id": _run_id(self.path), "created": time.time(), **facts}
             # Written last: a directory without a manifest is a run that never began.
             write_atomically(self.path / MANIFEST, json.dumps(manifest, indent=2) + "\n")
 
@@ -202,9 +207,12 @@ class RunDir:
         data: dict[str, Any] = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
         return data
 
-    def note(self, **facts: Any) -> None:
-        """Add facts to the manifest; what is there already stays."""
-        write_atomically(self.path / MANIFEST, json.dumps({**facts, **self.manifest()}, indent=2) + "\n")
+    def add_start(self, **facts: Any) -> None:
+        """Add what this start runs with to the manifest; the latest KEPT_STARTS are kept."""
+        manifest = self.manifest()
+        start = {"at": time.time(), **_versions(), **facts}
+        manifest["starts"] = [*manifest.get("starts", []), start][-KEPT_STARTS:]
+        write_atomically(self.path / MANIFEST, json.dumps(manifest, indent=2) + "\n")
 
     def _check_layout(self) -> None:
         try:
@@ -218,6 +226,17 @@ class RunDir:
                 f"{self.path} has layout version {layout}, this rri reads version {LAYOUT}",
                 "Use the rri version that wrote it, or start a new run",
             )
+
+    def _check_facts(self, facts: Mapping[str, Any]) -> None:
+        """Passages and weights lie outside the directory and may have changed under their names."""
+        manifest = self.manifest()
+        for name, read in (("passages", ("corpus", "digest")), ("base model's weights", ("weights",))):
+            old, new = _at(manifest, read), _at(facts, read)
+            if old and new and old != new:
+                raise RunConfigChanged(
+                    f"the {name} of {self.path} have changed since its start (digest {old[:12]}, now {new[:12]})",
+                    "Restore them, or start a new run",
+                )
 
     def _check_unchanged(self, config: RunConfig) -> None:
         saved, given = fixed_part(self.config()), fixed_part(config)
@@ -238,6 +257,12 @@ def _differences(saved: Mapping[str, Any], given: Mapping[str, Any], at: str = "
         elif old != new:
             found.append((f"{at}{key}", old, new))
     return found
+
+
+def _at(facts: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    for key in path:
+        facts = facts.get(key) if isinstance(facts, Mapping) else None  # type: ignore[assignment]
+    return facts
 
 
 def _run_id(path: Path) -> str:

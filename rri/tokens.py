@@ -24,7 +24,7 @@ class SolverTokenizer:
         from transformers import AutoTokenizer
 
         try:
-            self._tokenizer = AutoTokenizer.from_pretrained(str(model))
+            self._tokenizer = AutoTokenizer.from_pretrained(str(model), local_files_only=True)
         except (OSError, ValueError) as error:
             why = " ".join(str(error).split())[:200]
             raise ConfigError(

@@ -33,7 +33,7 @@ class ProposeRequests(dspy.Signature):
 
     domain: str = dspy.InputField(desc="what the requests are about")
     passages: list[Reference] = dspy.InputField(desc="sample passages of the knowledge base")
-    avoid: list[str] = dspy.InputField(desc="recent requests that must not come again")
+    avoid: list[str] | None = dspy.InputField(desc="recent requests that must not come again")
     wanted: list[WantedRequest] = dspy.InputField(desc="one entry for each request to write")
     requests: list[str] = dspy.OutputField(
         desc="the requests, one for each entry of wanted", min_length=1, max_length=12

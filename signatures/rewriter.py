@@ -34,7 +34,7 @@ class RewriteTask(dspy.Signature):
     exploit: str = dspy.InputField(desc="the empty answer that the rubric paid for")
     honest: str = dspy.InputField(desc="an honest answer, written without sight of the rubric")
     red_team: bool = dspy.InputField(desc="whether the task holds a trap on purpose")
-    problems: list[str] = dspy.InputField(desc="what was wrong with the rewrite before; avoid all of it")
+    problems: list[str] | None = dspy.InputField(desc="what was wrong with the rewrite before; avoid all of it")
     task: str = dspy.OutputField(desc="the new last message of the conversation")
     criteria: list[DraftCriterion] = dspy.OutputField(desc="the new rubric", min_length=1, max_length=12)
     exploit_fails: str = dspy.OutputField(desc="why the empty answer earns little now, in a sentence")

@@ -169,4 +169,5 @@ def test_a_second_owner_is_refused(tmp_path: Path, tiny_model: Path, capsys: pyt
             process.terminate()
             code = process.wait(timeout=DEADLINE_S)
     assert code == 130, "SIGTERM ends a service cleanly"
+    assert "error: interrupted. Run the same command again to go on" in log.read_text()
     assert not (folder / "service.json").exists()

@@ -50,6 +50,7 @@ class RunArguments:
 
     run: str | None = field(default=None, metadata={"help": "the run directory, on which the service runs"})
     service: str | None = field(default=None, metadata={"help": "URL of the service, instead of --run"})
+    base_model: str | None = field(default=None, metadata={"help": "where the base model lies on this machine"})
     patience_s: float = field(default=600.0, metadata={"help": "how long to wait for the service at the start"})
     show_traceback: bool = field(default=False, metadata={"help": "show where in the code an error arose"})
 
@@ -67,11 +68,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         client = ServiceClient.connect(run, where.service or "", patience_s=where.patience_s, on_wait=WaitLog())
         info = client.run_info()
+        info = info.model_copy(update={"base_model": where.base_model or info.base_model})
         client.patience_s = info.serve_timeout_s
         args, schedule = configure(parser, arguments, info, run)
         train(args, schedule, info, client, run)
-    except RriError as error:
-        if where.show_traceback:
+    except Exception as error:
+        if where.show_traceback or not isinstance(error, RriError):
             log.exception("failed")
         sys.stderr.write(f"training.grpo: {' '.join(str(error).split())}\n")
         if run and run.is_dir():

@@ -15,15 +15,19 @@ EXIT_FILE = "trainer_exit.json"
 """File in the run directory with code and message of the last failure: launchers turn every code into 1."""
 
 
-def exit_code_of(error: RriError) -> int:
-    """75 where waiting helps, else the error's own code (see rri.errors)."""
-    return EX_TEMPFAIL if isinstance(error, ServiceUnavailable) else error.exit_code
+def exit_code_of(error: Exception) -> int:
+    """75 where waiting helps, else the error's own code (see rri.errors), 1 for one that is not ours."""
+    if isinstance(error, ServiceUnavailable):
+        return EX_TEMPFAIL
+    return error.exit_code if isinstance(error, RriError) else 1
 
 
-def record_exit(run: Path, error: RriError) -> None:
+def record_exit(run: Path, error: Exception) -> None:
     """Leave code and message in EXIT_FILE; with several ranks the last one to fail is kept, all fail alike."""
     scratch = run / f".{EXIT_FILE}.{os.getpid()}"
-    scratch.write_text(json.dumps({"code": exit_code_of(error), "message": str(error)}), encoding="utf-8")
+    scratch.write_text(
+        json.dumps({"code": exit_code_of(error), "message": str(error) or type(error).__name__}), encoding="utf-8"
+    )
     os.replace(scratch, run / EXIT_FILE)
 
 

@@ -58,8 +58,8 @@ def progress_line(quiet: bool) -> Iterator[ProgressLine]:
         yield ProgressLine(console, status)
 
 
-def describe(stats: dict[str, Any], elapsed: float, cycles: int) -> str:
-    """A run's counters in one line: counts, rate, cost, time left."""
+def describe(stats: dict[str, Any]) -> str:
+    """A run's counters in one line: counts and cost, over all starts."""
     admission, grading, calls = stats["admission"], stats["grading"], stats["calls"]
     under_way = ", ".join(f"{n} {name}" for name, n in admission["under_way"].items() if n)
     parts = [f"admitted {admission['admitted']}/{admission['target']}" + (f" ({under_way})" if under_way else "")]
@@ -67,19 +67,41 @@ def describe(stats: dict[str, Any], elapsed: float, cycles: int) -> str:
         parts.append(f"delta {admission['delta_before']:+.2f} -> {admission['delta_after']:+.2f}")
     if admission["failures"]:
         parts.append(f"{admission['failures']} failed")
-    if cycles:
-        parts.append(f"cycle {grading['cycles']}/{cycles}, {grading['rollouts']} rollouts graded")
+    if stats["cycles"]:
+        parts.append(f"cycle {grading['cycles']}/{stats['cycles']}, {grading['rollouts']} rollouts graded")
     if grading["unscored"]:
         parts.append(f"{grading['unscored']} unscored")
-    total = sum(c["calls"] for c in calls.values())
     tokens = sum(c["tokens_in"] + c["tokens_out"] for c in calls.values())
     money = sum(c["money"] for c in calls.values())
-    parts.append(f"{total} calls ({total / max(elapsed, 1e-9):.1f}/s), {tokens / 1000:.1f}k tokens, {money:.2f} money")
-    left = time_left(admission["admitted"], admission["target"], elapsed)
-    parts.append(readable_time(elapsed) + (f", about {readable_time(left)} left to admit" if left else ""))
+    parts.append(f"{call_count(stats)} calls, {tokens / 1000:.1f}k tokens, {money:.2f} money")
     return " | ".join(parts)
 
 
-def time_left(done: int, target: int, elapsed: float) -> float | None:
-    """Seconds until `target` at the rate so far; None while there is no rate or nothing is left."""
-    return elapsed / done * (target - done) if 0 < done < target else None
+def call_count(stats: dict[str, Any]) -> int:
+    return sum(int(c["calls"]) for c in stats["calls"].values())
+
+
+class Pace:
+    """Rates and time left of this start, from the counters at its beginning."""
+
+    def __init__(self, stats: dict[str, Any]) -> None:
+        self._first = stats
+        self._started = time.monotonic()
+
+    def describe(self, stats: dict[str, Any]) -> str:
+        """`describe` with the rate of calls, the time so far, and the time left where it can be told."""
+        elapsed = time.monotonic() - self._started
+        calls = call_count(stats) - call_count(self._first)
+        admission, first = stats["admission"], self._first["admission"]
+        left = [
+            (admission["admitted"] - first["admitted"], admission["target"] - admission["admitted"], "to admit"),
+            (
+                stats["grading"]["cycles"] - self._first["grading"]["cycles"],
+                stats["cycles"] - stats["grading"]["cycles"],
+                "to train",
+            ),
+        ]
+        # Training starts while tasks are still admitted, so the slower of the two counts.
+        times = [(elapsed / done * todo, what) for done, todo, what in left if done > 0 and todo > 0]
+        tail = f", about {readable_time(max(times)[0])} left {max(times)[1]}" if times else ""
+        return f"{describe(stats)} | {calls / max(elapsed, 1e-9):.1f} calls/s, {readable_time(elapsed)}{tail}"

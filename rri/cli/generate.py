@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rri.cli.console import describe, progress_line
+from rri.cli.console import Pace, progress_line
 from rri.cli.opening import open_folder, opened
-from rri.cli.run import POLL_S
+from rri.cli.run import POLL_S, interruptible
 from rri.errors import InputError
 from rri.rundir import write_atomically
 
@@ -23,15 +23,17 @@ def generate_command(
     if not out.parent.is_dir():
         raise InputError(f"folder {out.parent} does not exist", "Make it, or choose another --out")
     with (
-        open_folder(directory, source, overrides) as (folder, config),
+        interruptible(),
         progress_line(quiet) as line,
-        opened(folder, config, line.say) as run,
+        open_folder(directory, source, overrides, line.say) as (folder, config, material),
+        opened(folder, config, material, line.say) as run,
     ):
         loop = run.gateway.loop
         loop.run(run.start())
+        pace = Pace(run.stats())
         future = loop.submit(run.finished_admitting())
         while not future.done():
-            line.update(describe(run.stats(), time.monotonic() - line.started, 0))
+            line.update(pace.describe(run.stats()))
             time.sleep(POLL_S)
         future.result()
         tasks = [run.store.task(task_id, version) for _, task_id, version in run.store.pool_entries()]

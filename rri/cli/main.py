@@ -135,6 +135,8 @@ def probe(
 ) -> None:
     """Attack one rubric and show the exploit beside the honest answer, verdict by verdict.
 
+    Exit code 0: the rubric holds. 10: it was beaten. 11: the attack gave no figure.
+
     [bold]Example[/bold]
 
       rri probe task.json --config my-models.yaml
@@ -191,15 +193,12 @@ def presets() -> None:
 def main() -> None:
     """Entry point: errors of ours are one line, and the exit code tells their kind."""
     try:
-        app(standalone_mode=True)
+        app()
     except RriError as error:
         if _STATE["debug"]:
             traceback.print_exc()
         print(f"error: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted; run the same command again to go on", file=sys.stderr)  # noqa: T201
-        sys.exit(130)
 
 
 if __name__ == "__main__":

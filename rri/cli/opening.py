@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rri.config import EMBEDDED, RunConfig, load_config, parse_config, set_dotted
-from rri.errors import ConfigError, EmbeddedModelError
+from rri.errors import ConfigError, EmbeddedModelError, RunDirError
 from rri.lifetime import leashed
 from rri.lm.embedded import GGUF_SHA256, cache_dir, fetch_gguf
 from rri.rundir import RunDir, fixed_part
+from rri.service.host import check_access
+from rri.service.material import Material, gather
 from rri.service.run import OpenRun
 from rri.types import digest_of
 
@@ -24,21 +26,30 @@ Progress = Callable[[str], None]
 
 @contextlib.contextmanager
 def open_folder(
-    directory: Path, source: str | None, overrides: Mapping[str, Any]
-) -> Iterator[tuple[RunDir, RunConfig]]:
-    """Lock a run directory, new or old, while the block lasts."""
-    config = None
+    directory: Path, source: str | None, overrides: Mapping[str, Any], progress: Progress
+) -> Iterator[tuple[RunDir, RunConfig, Material]]:
+    """Check what a run is made from, then lock its directory, new or old, while the block lasts."""
+    given = None
     if source is not None:
-        config = load_config(source, overrides)
+        given = load_config(source, overrides)
     elif overrides:
         saved = RunDir.existing(directory).config().model_dump(mode="json")
-        config = _with(saved, overrides, directory)
-    facts = {"seed": config.seed, "config": digest_of(fixed_part(config))} if config else None
-    folder = RunDir.create_or_resume(directory, config, facts=facts)
+        given = _with(saved, overrides, directory)
+    config = given or _saved(directory)
+    check_access(config.service)
+    material = gather(config, resolve_base_model(config, progress), progress)
+    facts = {"seed": config.seed, "config": digest_of(fixed_part(config)), **material.facts()}
+    folder = RunDir.create_or_resume(directory, given, facts=facts)
     try:
-        yield folder, folder.config()
+        yield folder, config, material
     finally:
         folder.close()
+
+
+def _saved(directory: Path) -> RunConfig:
+    if not directory.exists():
+        raise RunDirError(f"{directory} holds no run yet", "Name a config or preset with --config")
+    return RunDir.existing(directory).config()
 
 
 def _with(saved: dict[str, Any], overrides: Mapping[str, Any], directory: Path) -> RunConfig:
@@ -48,9 +59,9 @@ def _with(saved: dict[str, Any], overrides: Mapping[str, Any], directory: Path) 
 
 
 @contextlib.contextmanager
-def opened(folder: RunDir, config: RunConfig, progress: Progress) -> Iterator[OpenRun]:
+def opened(folder: RunDir, config: RunConfig, material: Material, progress: Progress) -> Iterator[OpenRun]:
     """An open run while the block lasts."""
-    run = OpenRun.open(folder, config, resolve_base_model(config, progress), progress)
+    run = OpenRun.open(folder, config, material, progress)
     try:
         yield run
     finally:
@@ -62,9 +73,10 @@ def resolve_base_model(config: RunConfig, progress: Progress) -> str | Path:
 
     Raises:
         EmbeddedModelError: the conversion failed.
+        ConfigError: the model is not on this machine.
     """
     if config.solver.base_model != EMBEDDED:
-        return config.solver.base_model
+        return local_model(config.solver.base_model)
     folder = cache_dir() / f"smollm2-135m-instruct-{GGUF_SHA256[:8]}"
     if (folder / "config.json").is_file():
         return folder
@@ -76,6 +88,22 @@ def resolve_base_model(config: RunConfig, progress: Progress) -> str | Path:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise EmbeddedModelError(f"the embedded model could not be converted: {last}", "pip install 'rri[train]'")
     return folder
+
+
+def local_model(name: str) -> str | Path:
+    """A model's folder as it is, or the local snapshot of a hub's name: nothing is fetched in the middle of a run."""
+    if Path(name).is_dir():
+        return Path(name)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError, HfHubHTTPError):
+        raise ConfigError(
+            f"solver.base_model {name!r} is no folder and not in the local cache",
+            f"Fetch it first: hf download {name}",
+        ) from None
 
 
 def launch_config(name: str) -> Path:
@@ -106,7 +134,9 @@ def start_trainer(directory: Path, launch: Path, log: Path, extra: tuple[str, ..
         str(directory),
         *extra,
     ]
+    # The trainer of this run must not follow a variable that names another one.
+    environment = {k: v for k, v in os.environ.items() if k not in ("RRI_SERVICE_URL", "RRI_SERVICE_TOKEN")}
     with log.open("ab") as out:
         return subprocess.Popen(
-            leashed(command), stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env={**os.environ}
+            leashed(command), stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment
         )

@@ -12,7 +12,7 @@ from rich.text import Text
 from programs.roles import Roles
 from rri.cli.console import progress_line
 from rri.config import load_config
-from rri.errors import TaskFileError
+from rri.errors import ModelError, TaskFileError
 from rri.evidence import Probe
 from rri.lm import open_gateway
 from rri.taskfile import read_tasks
@@ -24,7 +24,11 @@ MARKS = {"met": "[green]met[/]", "unmet": "[red]unmet[/]", "unknown": "[yellow]u
 
 
 def probe_command(path: Path, source: str, overrides: Mapping[str, Any], *, as_json: bool) -> int:
-    """Probe the first task of a file; the exit code is 0 when the rubric holds, 10 when it does not."""
+    """Probe the task of a file; the exit code is 0 when the rubric holds, 10 when not, 11 when that was not measured.
+
+    Raises:
+        ModelError: a model gave no usable reply.
+    """
     tasks = list(read_tasks(path))
     if len(tasks) != 1:
         raise TaskFileError(f"{path} holds {len(tasks)} tasks", "Give one; `rri generate` attacks many")
@@ -41,7 +45,9 @@ def probe_command(path: Path, source: str, overrides: Mapping[str, Any], *, as_j
         sys.stdout.write(probe.model_dump_json() + "\n")
     else:
         show_probe(Console(), task, probe)
-    return 0 if probe.passed else 10
+    if probe.failed:
+        raise ModelError(f"not measured: {probe.why}")
+    return 0 if probe.passed else 10 if probe.status == "measured" else 11
 
 
 def show_probe(console: Console, task: Task, probe: Probe) -> None:

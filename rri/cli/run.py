@@ -1,27 +1,28 @@
 """`rri run` and `rri serve`."""
 
+import contextlib
 import json
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rri.cli.console import ProgressLine, describe, progress_line
+from rri.cli.console import Pace, ProgressLine, progress_line
 from rri.cli.opening import launch_config, open_folder, opened, start_trainer
 from rri.cli.summary import print_summary, summary_of
-from rri.config import RunConfig, load_config
-from rri.errors import TrainerFailed
+from rri.config import load_config
+from rri.errors import Interrupted, TrainerFailed
 from rri.rundir import RunDir
 from rri.service.host import hosted
 from rri.service.run import OpenRun
 
-__all__ = ["run_command", "serve_command"]
+__all__ = ["interruptible", "run_command", "serve_command"]
 
 POLL_S = 0.5
 TRAINER_AWAY = 75
@@ -45,14 +46,19 @@ def run_command(
         launch_config(config.solver.launch)
         sys.stdout.write(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
         return 0
-    with _interruptible(), open_folder(directory, source, overrides) as (folder, config), progress_line(quiet) as line:
+    with (
+        interruptible(),
+        progress_line(quiet) as line,
+        open_folder(directory, source, overrides, line.say) as (folder, config, material),
+    ):
         launch = launch_config(config.solver.launch)
-        with opened(folder, config, line.say) as run, hosted(run) as address:
+        with opened(folder, config, material, line.say) as run, hosted(run) as address:
             line.say(f"service at {address.url}, run directory {directory}")
-            run.gateway.loop.run(run.store.log("started", "run"))
+            pace = Pace(run.stats())
             if config.solver.cycles:
-                _train(run, directory, launch, line)
-            _admit_all(run, config, line)
+                _train(run, directory, launch, line, pace)
+            _admit_all(run, line, pace)
+            run.store.log_sync("ended", "finished")
             summary = summary_of(run.store, folder)
     print_summary(summary, as_json=as_json)
     return 0
@@ -61,41 +67,39 @@ def run_command(
 def serve_command(directory: Path, source: str | None, overrides: Mapping[str, Any], *, quiet: bool) -> int:
     """Serve a run until a signal or a failure."""
     with (
-        _interruptible(),
-        open_folder(directory, source, overrides) as (folder, config),
+        interruptible(),
         progress_line(quiet) as line,
-        opened(folder, config, line.say) as run,
+        open_folder(directory, source, overrides, line.say) as (folder, config, material),
+        opened(folder, config, material, line.say) as run,
         hosted(run) as address,
     ):
         line.say(f"service at {address.url}; stop it with Ctrl-C")
+        pace = Pace(run.stats())
         while run.error is None:
-            _show(run, config, line)
+            line.update(pace.describe(run.stats()))
             time.sleep(POLL_S)
         raise run.error
 
 
-class _interruptible:  # noqa: N801  (reads as a verb)
-    """SIGTERM ends a command as Ctrl-C does: cleanly, resumable."""
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does: cleanly, resumable, with one line."""
 
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._raise)
-
-    @staticmethod
-    def _raise(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    def __exit__(self, *_: object) -> None:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    on_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, interrupt) if on_main else None
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted", "Run the same command again to go on") from None
+    finally:
+        if on_main:
+            signal.signal(signal.SIGTERM, before)
 
 
-def _show(run: OpenRun, config: RunConfig, line: ProgressLine) -> None:
-    stats = run.stats()
-    line.update(describe(stats, time.monotonic() - line.started, config.solver.cycles))
-
-
-def _train(run: OpenRun, directory: Path, launch: Path, line: ProgressLine) -> None:
+def _train(run: OpenRun, directory: Path, launch: Path, line: ProgressLine, pace: Pace) -> None:
     """Run the trainer to its end, again after each exit 75.
 
     Raises:
@@ -107,7 +111,7 @@ def _train(run: OpenRun, directory: Path, launch: Path, line: ProgressLine) -> N
         (directory / TRAINER_EXIT).unlink(missing_ok=True)
         trainer = start_trainer(directory, launch, log)
         try:
-            code = _watch(run, trainer, line)
+            code = _watch(run, trainer, line, pace)
         finally:
             _end(trainer)
         if code == 0:
@@ -115,16 +119,18 @@ def _train(run: OpenRun, directory: Path, launch: Path, line: ProgressLine) -> N
             return
         code, why = _told(directory, code, log)
         if code != TRAINER_AWAY:
-            raise TrainerFailed(f"the trainer ended with exit code {code}: {why}", f"Look at {log}")
+            failure = TrainerFailed(f"the trainer ended with exit code {code}: {why}", f"Look at {log}")
+            run.store.log_sync("ended", str(failure))
+            raise failure
         run.store.log_sync("relaunch", "the trainer left because the service was away")
     raise TrainerFailed(f"the trainer left {MAX_RELAUNCHES} times", f"Look at {log}")
 
 
-def _watch(run: OpenRun, trainer: subprocess.Popen[bytes], line: ProgressLine) -> int:
+def _watch(run: OpenRun, trainer: subprocess.Popen[bytes], line: ProgressLine, pace: Pace) -> int:
     while (code := trainer.poll()) is None:
         if run.error is not None:
             raise run.error
-        _show(run, run.config, line)
+        line.update(pace.describe(run.stats()))
         time.sleep(POLL_S)
     if run.error is not None:
         raise run.error
@@ -141,11 +147,11 @@ def _end(trainer: subprocess.Popen[bytes]) -> None:
             trainer.wait()
 
 
-def _admit_all(run: OpenRun, config: RunConfig, line: ProgressLine) -> None:
+def _admit_all(run: OpenRun, line: ProgressLine, pace: Pace) -> None:
     """Wait for the tasks that training did not need."""
     future = run.gateway.loop.submit(run.finished_admitting())
     while not future.done():
-        _show(run, config, line)
+        line.update(pace.describe(run.stats()))
         time.sleep(POLL_S)
     future.result()
 

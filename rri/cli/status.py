@@ -30,9 +30,10 @@ def _going_on(directory: Path, owner: int) -> dict[str, Any]:
     try:
         stats = ServiceClient.connect(run=directory).stats()
     except ServiceError as error:
-        return {"state": f"process {owner} owns the run, its service does not answer", "lines": [str(error)]}
+        # `rri generate` owns a run without serving it, and `rri run` does so until its models are up.
+        return {"state": f"process {owner} owns the run and does not serve it", "lines": [error.what]}
     health = stats["health"]
-    lines = [describe(stats, 0.0, 0).rsplit(" | ", 2)[0]]
+    lines = [describe(stats)]
     lines += [f"last error: {e}" for e in (stats["admission"]["last_error"], stats["grading"]["last_error"]) if e]
     state = f"{health['status']}, process {owner}" + (f": {health['reason']}" if health["reason"] else "")
     return {"state": state, "lines": lines, "stats": stats}
@@ -42,9 +43,9 @@ def _ended(directory: Path) -> dict[str, Any]:
     store = Store(directory)
     try:
         outcomes, grading = store.admission_counts(), store.score_summary()
-        failed = store.events("failed", 1)
+        ended = store.events("ended", 1)
     finally:
         store.close()
     lines = [f"tasks: {outcomes or 'none'}", f"rollouts graded: {grading['rollouts']}"]
-    lines += [f"it ended with: {message}" for _, message, _ in failed]
+    lines += [f"it ended with: {message}" for _, message, _ in ended]
     return {"state": "not running", "lines": lines, "outcomes": outcomes, "grading": grading}

@@ -53,7 +53,7 @@ def summary_of(store: Store, folder: RunDir) -> dict[str, Any]:
         "seconds": dict(seconds),
         "checkpoint": _result(folder),
         "failures": [message for _, message, _ in store.events("write_failed", 5)],
-        "refused_passages": len(store.events("passage_refused")),
+        "refused_passages": len(manifest["corpus"]["refused"]) if "corpus" in manifest else 0,
         "note": EMBEDDED_NOTE if config.endpoints[config.roles["judge"].endpoint].url == EMBEDDED else "",
     }
 

@@ -182,7 +182,8 @@ def _block(signature: type[dspy.Signature], name: str, value: Any) -> str:
 
 
 def _user_message(signature: type[dspy.Signature], fields: Mapping[str, Any]) -> str:
-    present = [n for n in signature.input_fields if fields.get(n) not in (None, "", (), [])]
+    # An empty answer is still an answer to judge: only what is None was not given.
+    present = [n for n in signature.input_fields if fields.get(n) is not None]
     return "\n\n".join(_block(signature, name, fields[name]) for name in present)
 
 
@@ -201,7 +202,7 @@ def render(
     Args:
         signature: the role's signature; its docstring is the prompt.
         demos: complete examples, shown as earlier turns; one that lacks a field is left out.
-        fields: input values by field name; empty ones are left out.
+        fields: input values by field name; those that are None are left out.
     """
     messages = [{"role": "system", "content": _system_message(signature)}]
     for demo in demos:

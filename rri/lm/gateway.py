@@ -17,12 +17,24 @@ from pydantic import BaseModel
 
 from rri.aio import LoopThread
 from rri.config import EMBEDDED, EndpointConfig, Role, RoleConfig, RunConfig
-from rri.errors import ConfigError, EmbeddedModelError, EndpointError, MalformedReply, ModelError, ReplyError
+from rri.errors import (
+    ConfigError,
+    EmbeddedModelError,
+    EndpointError,
+    MalformedReply,
+    ModelError,
+    ReplyError,
+    TruncatedReply,
+)
 from rri.lm.adapter import ChatMessage, OutputSpec
 from rri.lm.calls import CallRecord, CallSink, Ledger, RecentCalls, Tag, Usage, current_tag
 from rri.lm.transport import Completion, Transport
 
 __all__ = ["Gateway", "ModelRequest", "Reply", "Route"]
+
+
+THINK = ("<think>", "</think>")
+"""Marks around reasoning that a server without a reasoning parser leaves in the content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +129,15 @@ class Gateway:
         self._keeping: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
-        await self.loop.call(self._transport.close())
+        await self.loop.call(self._close())
 
     def close_sync(self) -> None:
-        self.loop.run(self._transport.close())
+        self.loop.run(self._close())
+
+    async def _close(self) -> None:
+        if self._keeping:
+            await asyncio.wait(self._keeping)
+        await self._transport.close()
 
     def complete_sync(self, request: ModelRequest) -> Reply:
         """`complete` for threads without a loop."""
@@ -254,13 +271,29 @@ def _usable(completion: Completion, request: ModelRequest, route: Route) -> Repl
     """
     if completion.problem is not None:
         raise completion.problem
+    text = without_reasoning(completion.text)
     try:
-        value = request.output.validate(completion.text)
+        value = request.output.validate(text)
     except MalformedReply as error:
         raise MalformedReply(
             f"{route.config.url}: {error.what}", "Use a server that holds replies to a JSON schema"
         ) from None
-    return Reply(completion.text, value, completion.usage)
+    return Reply(text, value, completion.usage)
+
+
+def without_reasoning(text: str) -> str:
+    """`text` without the reasoning that opens it, where a server leaves that in the content.
+
+    Raises:
+        TruncatedReply: the reasoning is not closed, so there is no answer.
+    """
+    opening, closing = THINK
+    if not text.lstrip().startswith(opening):
+        return text
+    _, closed, answer = text.rpartition(closing)
+    if not closed or not answer.strip():
+        raise TruncatedReply("the reply holds reasoning and no answer", "Raise max_tokens, or turn reasoning off")
+    return answer.lstrip()
 
 
 def _named(error: ModelError, route: Route) -> ModelError:

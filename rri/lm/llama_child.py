@@ -3,12 +3,13 @@
 Serves the OpenAI API on a free loopback port, prints one JSON line with its URL, and ends with its parent.
 """
 
+# ruff: noqa: I001  (the first import notes the parent process)
+from rri.lifetime import die_with_parent
+
 import json
 import sys
 
 import xllamacpp  # type: ignore[import-untyped]
-
-from rri.lifetime import die_with_parent
 
 REPEAT_PENALTY = 1.15
 MIN_P = 0.1

@@ -8,12 +8,12 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from rri.client import POLL_S, GradeRequest, GradeResponse, Health, ResumeRequest, RunInfo, ServedTask, Waiting
-from rri.errors import BudgetExhausted, RriError, ServiceRefused
+from rri.errors import RriError, ServiceRefused, ServiceUnavailable
 from rri.service.run import OpenRun
 
 __all__ = ["make_app"]
 
-CONFLICT, UNAVAILABLE = 409, 503
+CONFLICT, UNPROCESSABLE, UNAVAILABLE = 409, 422, 503
 
 
 def make_app(run: OpenRun, token: str) -> FastAPI:
@@ -28,11 +28,7 @@ def make_app(run: OpenRun, token: str) -> FastAPI:
             return JSONResponse({"detail": "missing or wrong token"}, 401)
         return await call_next(request)
 
-    @app.exception_handler(RriError)
-    async def explain(_: Request, error: RriError) -> Response:
-        if isinstance(error, ServiceRefused):
-            return JSONResponse({"detail": str(error)}, 422)
-        return JSONResponse({"detail": str(error)}, CONFLICT if isinstance(error, BudgetExhausted) else UNAVAILABLE)
+    _explain_errors(app, run)
 
     def closed() -> Response | None:
         """An answer for work that the run cannot take now: gone for good, or try later."""
@@ -71,3 +67,19 @@ def make_app(run: OpenRun, token: str) -> FastAPI:
         return {"superseded": await run.resume(request.cycle)}
 
     return app
+
+
+def _explain_errors(app: FastAPI, run: OpenRun) -> None:
+    """Errors as JSON: 422 for a wrong request, 503 for one to try again, 409 for what has failed the run."""
+
+    @app.exception_handler(RriError)
+    async def ours(_: Request, error: RriError) -> Response:
+        if isinstance(error, ServiceRefused):
+            return JSONResponse({"detail": str(error)}, UNPROCESSABLE)
+        status = UNAVAILABLE if isinstance(error, ServiceUnavailable) else CONFLICT
+        return JSONResponse({"detail": str(error)}, status)
+
+    @app.exception_handler(Exception)
+    async def unexpected(_: Request, error: Exception) -> Response:
+        run.fail(error)
+        return JSONResponse({"detail": f"{type(error).__name__}: {error}"}, CONFLICT)

@@ -10,31 +10,26 @@ from collections.abc import Iterator
 import uvicorn
 
 from rri.client import SERVICE_FILE, ServiceAddress, write_address
+from rri.config import ServiceConfig
 from rri.errors import ConfigError
 from rri.service.app import make_app
 from rri.service.run import OpenRun
 
-__all__ = ["hosted"]
+__all__ = ["check_access", "hosted"]
 
 TOKEN_VARIABLE = "RRI_SERVICE_TOKEN"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def _token(host: str) -> str:
-    """The given token; a fresh one on loopback.
-
-    Raises:
-        ConfigError: another host without a token.
+def check_access(settings: ServiceConfig) -> None:
+    """Raises:
+    ConfigError: others can reach the host, and there is no token.
     """
-    given = os.environ.get(TOKEN_VARIABLE, "")
-    if given:
-        return given
-    if host not in LOOPBACK:
+    if settings.host not in LOOPBACK and not os.environ.get(TOKEN_VARIABLE):
         raise ConfigError(
-            f"service.host is {host}, which others can reach, and there is no token",
+            f"service.host is {settings.host}, which others can reach, and there is no token",
             f"Export {TOKEN_VARIABLE} with a secret of your own",
         )
-    return secrets.token_urlsafe(24)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -59,7 +54,8 @@ def hosted(run: OpenRun) -> Iterator[ServiceAddress]:
         ConfigError: the address cannot be used, or a token is missing.
     """
     settings = run.config.service
-    token = _token(settings.host)
+    check_access(settings)
+    token = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
     listener = _listen(settings.host, settings.port)
     config = uvicorn.Config(
         make_app(run, token), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=1

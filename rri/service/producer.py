@@ -49,10 +49,9 @@ class Producer:
         self.failures = 0
         self.last_error = ""
         self.stages: dict[str, int] = {"writing": 0, "in repair": 0, "queued": 0}
-        self._requests: deque[Request] = deque()
+        self._requests: deque[tuple[int, Request]] = deque()
         self._proposing = asyncio.Lock()
-        self._numbers = store.task_count()
-        self._draws = self._numbers
+        self._draws = store.last_draw()
         self._in_a_row = 0
         self._repairs = asyncio.Semaphore(config.admission.concurrency)
         self._moved = asyncio.Event()
@@ -111,17 +110,19 @@ class Producer:
         self._moved.set()
 
     async def _write(self) -> Task:
-        request = await self._next_request()
-        self._numbers += 1
-        return await self.writer.write(request, self._numbers)
+        number, request = await self._next_request()
+        return await self.writer.write(request, number)
 
-    async def _next_request(self) -> Request:
+    async def _next_request(self) -> tuple[int, Request]:
+        """A request with its number, from the latest draw or a new one."""
         async with self._proposing:
             if not self._requests:
                 settings = self.config.generation
                 avoid = self.store.recent_requests(settings.recent_requests)
                 self._draws += 1
-                self._requests.extend(await self.writer.propose(settings.requests_per_call, self._draws, avoid))
+                requests = await self.writer.propose(settings.requests_per_call, self._draws, avoid)
+                numbers = await self.store.add_proposals(self._draws, [r.text for r in requests])
+                self._requests.extend(zip(numbers, requests, strict=True))
             return self._requests.popleft()
 
     async def _failed(self, kind: str, error: RriError) -> None:
@@ -152,8 +153,8 @@ class Producer:
             await self._failed("refused", ModelError(f"task {draft.task_id} was refused: {admission.why}"))
             return
         self.pool.refresh()
-        if admission.outcome == "unmeasured" and _models_failed(admission):
-            await self._failed("probe_failed", ModelError(f"probe of {draft.task_id}: {admission.why}"))
+        if failure := admission.failure:
+            await self._failed("attack_failed", ModelError(f"attack on {draft.task_id}: {failure}"))
         else:
             self._in_a_row = 0
 
@@ -178,12 +179,3 @@ class Producer:
                 "why": f"{admission.why}; the adopted rewrite is too long for the solver's prompt",
             }
         )
-
-
-def _models_failed(admission: Admission) -> bool:
-    """Whether the first probe broke on a model call, rather than on an answer that was too short."""
-    probe = admission.probe
-    if probe is None or probe.status != "unmeasured":
-        return False
-    graded = [g for g in (probe.exploit_grade, probe.honest_grade) if g is not None]
-    return not (probe.exploit and probe.honest) or any(g.unscored for g in graded)

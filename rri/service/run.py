@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Self
 
 import signatures
@@ -12,15 +12,15 @@ from programs.roles import Roles
 from programs.writing import TaskWriter, difficulty_feedback
 from rri.client import GradeRequest, GradeResponse, Health, RunInfo, ServedTask, Waiting
 from rri.config import RunConfig
-from rri.errors import RriError, ServiceRefused
-from rri.knowledge import PassageIndex, load_corpus
+from rri.errors import ServiceError, ServiceRefused
+from rri.knowledge import PassageIndex
 from rri.lm import Gateway, Ledger, check_endpoints, open_gateway
 from rri.pool import Pool
 from rri.rundir import RunDir
 from rri.service.grading import RolloutGrader
+from rri.service.material import Material
 from rri.service.producer import Producer
 from rri.store import Store
-from rri.tokens import SolverTokenizer, weights_digest
 from rri.types import Message
 from signatures import prompt_digests
 
@@ -35,14 +35,12 @@ Progress = Callable[[str], None]
 class OpenRun:
     """Everything of a run that is open. All of its coroutines run on the gateway's loop."""
 
-    def __init__(
-        self, folder: RunDir, config: RunConfig, store: Store, gateway: Gateway, base_model: Path | str
-    ) -> None:
+    def __init__(self, folder: RunDir, config: RunConfig, store: Store, gateway: Gateway, material: Material) -> None:
         self.folder = folder
         self.config = config
         self.store = store
         self.gateway = gateway
-        self.base_model = base_model
+        self.material = material
         self.health = Health(status="starting")
         self.error: BaseException | None = None
         self._producing: asyncio.Task[None] | None = None
@@ -52,11 +50,7 @@ class OpenRun:
 
     @classmethod
     def open(
-        cls,
-        folder: RunDir,
-        config: RunConfig,
-        base_model: Path | str,
-        progress: Progress = lambda message: None,
+        cls, folder: RunDir, config: RunConfig, material: Material, progress: Progress = lambda message: None
     ) -> Self:
         """Open store, models and knowledge base of a locked run directory.
 
@@ -70,9 +64,13 @@ class OpenRun:
         try:
             with _Stage(store, "models", progress):
                 gateway = open_gateway(config, ledger=ledger, sink=store, log_dir=folder.logs, progress=progress)
+                folder.add_start(
+                    routes={role: route.as_manifest() for role, route in gateway.routes.items()},
+                    prompts=prompt_digests(signatures.ALL),
+                )
                 progress("asking every endpoint once")
                 gateway.loop.run(check_endpoints(gateway))
-            run = cls(folder, config, store, gateway, base_model)
+            run = cls(folder, config, store, gateway, material)
             gateway.loop.run(run._assemble(progress))
         except BaseException:
             if gateway is not None:
@@ -82,22 +80,10 @@ class OpenRun:
         return run
 
     async def _assemble(self, progress: Progress) -> None:
-        config = self.config
-        tokenizer = await asyncio.to_thread(SolverTokenizer, self.base_model)
-        corpus = load_corpus(config.corpus, max_tokens=config.solver.max_prompt_tokens, count_tokens=tokenizer.count)
-        for refused in corpus.refused:
-            await self.store.log("passage_refused", f"passage {refused.id} (line {refused.line}): {refused.why}")
-        progress(
-            f"indexing {len(corpus.passages)} passages" + (f", {len(corpus.refused)} refused" if corpus.refused else "")
-        )
+        config, corpus, tokenizer = self.config, self.material.corpus, self.material.tokenizer
+        progress(f"indexing {len(corpus.passages)} passages")
         with _Stage(self.store, "index"):
             index = await asyncio.to_thread(PassageIndex, corpus, self.folder.index)
-        self.folder.note(
-            corpus={"name": corpus.name, "digest": corpus.digest, "passages": len(corpus.passages)},
-            routes={role: route.as_manifest() for role, route in self.gateway.routes.items()},
-            prompts=prompt_digests(signatures.ALL),
-            weights=weights_digest(self.base_model),
-        )
         roles = Roles.bind(config, self.gateway)
         self.pool = Pool(self.store, config.seed, config.pool, self._expecting)
         writer = TaskWriter(
@@ -114,7 +100,13 @@ class OpenRun:
             config, writer, roles.admitter(), self.store, self.pool, lambda m: tokenizer.count_prompt(self._prompt(m))
         )
         self.grading = RolloutGrader(
-            roles.grader, self.store, self.pool, config.grading, judge_truncated=config.solver.judge_truncated
+            roles.grader,
+            self.store,
+            self.pool,
+            config.grading,
+            judge_truncated=config.solver.judge_truncated,
+            rollouts_per_task=config.solver.rollouts_per_task,
+            floor_wait_s=config.solver.grade_timeout_s / 2,
         )
 
     def _prompt(self, conversation: list[Message]) -> list[Message]:
@@ -152,7 +144,8 @@ class OpenRun:
         if self.error is None:
             self.error = error
             self.health = Health(status="failed", reason=str(error) or type(error).__name__)
-            self.store.log_soon("failed", self.health.reason)
+            self.store.log_soon("ended", self.health.reason)
+            self.grading.cancel()
             self.pool.nudge()
 
     async def finished_admitting(self) -> None:
@@ -173,6 +166,7 @@ class OpenRun:
         if self._producing is not None:
             self._producing.cancel()
             await asyncio.wait([self._producing])
+        await self.grading.stop()
 
     def close(self) -> None:
         """Stop everything and give the files back."""
@@ -187,7 +181,7 @@ class OpenRun:
         return RunInfo(
             run_id=str(self.folder.manifest()["run_id"]),
             seed=self.config.seed,
-            base_model=str(self.base_model),
+            base_model=str(self.material.base_model),
             cycles=solver.cycles,
             tasks_per_cycle=solver.tasks_per_cycle,
             tasks_per_update=solver.tasks_per_update,
@@ -213,7 +207,8 @@ class OpenRun:
             raise ServiceRefused(
                 f"position {position} lies past the run's last one, {last}", "Start a run with more solver.cycles"
             )
-        row = await self.pool.served(position, patience_s)
+        with self._failing():
+            row = await self.pool.served(position, patience_s)
         if isinstance(row, str):
             return Waiting(waiting=row)
         task = self.store.task(row.task_id, row.version)
@@ -223,25 +218,32 @@ class OpenRun:
 
     async def grade(self, request: GradeRequest) -> GradeResponse:
         """Grade rollouts; a judge that fails too often fails the run."""
-        try:
-            response = await self.grading.grade(request)
-            self.grading.check()
-        except ServiceRefused:
-            raise
-        except RriError as error:
-            self.fail(error)
-            raise
-        return response
+        with self._failing():
+            return await self.grading.grade(request)
 
     async def resume(self, cycle: int) -> int:
-        """Rows of `cycle` and later are superseded; their number."""
-        return await self.store.supersede(cycle)
+        """Rows of `cycle` and later are superseded, those still being graded are dropped; their number."""
+        with self._failing():
+            await self.grading.stop(from_cycle=cycle)
+            return await self.store.supersede(cycle)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """What goes wrong inside, other than a wrong request, fails the run."""
+        try:
+            yield
+        except ServiceError:
+            raise
+        except Exception as error:
+            self.fail(error)
+            raise
 
     def stats(self) -> dict[str, Any]:
         """Counters for `rri status` and progress lines."""
         before, after, measured = self.store.mean_deltas()
         return {
             "health": self.health.model_dump(),
+            "cycles": self.config.solver.cycles,
             "admission": {
                 "admitted": self.producer.admitted,
                 "target": self.producer.target,

@@ -159,10 +159,19 @@ class Store:
         body = self._read(lambda c: c.scalar(query))
         return Task.model_validate_json(body) if body is not None else None
 
-    def task_count(self) -> int:
-        """Tasks ever written, admitted or not; numbers the next one."""
-        query = select(func.count(func.distinct(t.task_versions.c.task_id)))
-        return int(self._read(lambda c: c.scalar(query)) or 0)
+    async def add_proposals(self, draw: int, texts: Sequence[str]) -> list[int]:
+        """Keep proposed requests; their numbers, which no later request gets again."""
+
+        def work(c: Connection) -> list[int]:
+            rows = [{"draw": draw, "text": text, "at": time.time()} for text in texts]
+            query = insert(t.proposals).returning(t.proposals.c.id)
+            return [int(c.execute(query.values(**row)).scalar_one()) for row in rows]
+
+        return await self._writer.write(work)
+
+    def last_draw(self) -> int:
+        """The number of the latest proposer call, 0 before the first."""
+        return int(self._read(lambda c: c.scalar(select(func.max(t.proposals.c.draw)))) or 0)
 
     def pool_entries(self, after: int = 0) -> list[tuple[int, str, int]]:
         """(admission number, task id, version) of the servable tasks in order of admission, from after `after`."""
@@ -192,14 +201,9 @@ class Store:
         return before, after, int(n)
 
     def recent_requests(self, limit: int) -> list[str]:
-        """Last user messages of the latest tasks, newest first."""
-        query = (
-            select(t.task_versions.c.body)
-            .where(t.task_versions.c.version == 1)
-            .order_by(t.task_versions.c.seq.desc())
-            .limit(limit)
-        )
-        return [Task.model_validate_json(body).request for body in self._read(lambda c: c.scalars(query).all())]
+        """The latest proposed requests, newest first."""
+        query = select(t.proposals.c.text).order_by(t.proposals.c.id.desc()).limit(limit)
+        return [str(text) for text in self._read(lambda c: c.scalars(query).all())]
 
     # -- serving -------------------------------------------------------------
 
@@ -258,6 +262,14 @@ class Store:
         return Grade.model_validate(
             {"score": row.score, "raw": row.raw, "unscored": row.unscored, "verdicts": json.loads(row.verdicts)}
         )
+
+    def group_scores(self, split: Split, cycle: int, position: int) -> dict[int, float | None]:
+        """Row -> score of the kept rollouts of one group; truncated ones have none of their own."""
+        g = t.grades.c
+        query = select(g.row, case((g.raw.is_(None), None), else_=g.score)).where(
+            g.split == split, g.cycle == cycle, g.position == position, g.superseded.is_(False)
+        )
+        return {int(row): score for row, score in self._read(lambda c: c.execute(query).all())}
 
     async def supersede(self, cycle: int) -> int:
         """Training resumes at `cycle`: its rows and later ones are out of every window, but kept. Their number."""

@@ -14,7 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-__all__ = ["admissions", "calls", "events", "grades", "metadata", "resumes", "served", "task_versions"]
+__all__ = ["admissions", "calls", "events", "grades", "metadata", "proposals", "resumes", "served", "task_versions"]
 
 metadata = MetaData()
 
@@ -28,6 +28,16 @@ task_versions = Table(
     Column("body", Text, nullable=False),
     Column("at", Float, nullable=False),
     UniqueConstraint("task_id", "version"),
+)
+
+proposals = Table(
+    "proposals",
+    metadata,
+    # The number of a request is the number of the task made from it.
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("draw", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("at", Float, nullable=False),
 )
 
 admissions = Table(

@@ -338,7 +338,8 @@ def test_rewrites_that_keep_breaking_the_rules_are_asked_for_twice_a_round_and_n
 
 def test_a_rewriter_that_fails_costs_its_round_and_says_why() -> None:
     out = admit([(60, 50), (20, 50)], [FAILED, rewrite_reply("Second round.")])
-    assert rewrite_outcomes(out.admission) == ["unusable", "accepted"]
+    assert rewrite_outcomes(out.admission) == ["failed", "accepted"]
+    assert "no rewrite" in out.admission.failure
     assert out.admission.rewrites[0].why.startswith("no rewrite: role rewriter: ")
     assert out.admission.task.version == 2
 

@@ -197,7 +197,7 @@ def replay(admission: Admission) -> None:
     best = (delta - NOISE, admission.original)
     for number, record in enumerate(admission.rewrites):
         assert record.why
-        if record.outcome == "unusable":
+        if record.outcome in ("unusable", "failed"):
             assert (record.task, record.probes) == (None, ())
             continue
         assert record.task is not None and record.task.version == current.version + 1
@@ -227,6 +227,6 @@ def test_the_seeds_reach_every_outcome(admissions: dict[int, Admission]) -> None
     outcomes = Counter(a.outcome for a in admissions.values())
     assert set(outcomes) == {"passed", "repaired", "best_drop", "kept", "unmeasured", "discarded"}
     records = Counter(r.outcome for a in admissions.values() for r in a.rewrites)
-    assert set(records) == {"accepted", "rejected", "unusable"}
+    assert set(records) == {"accepted", "rejected", "unusable", "failed"}
     statuses = Counter(p.status for a in admissions.values() for r in a.rewrites for p in r.probes)
     assert set(statuses) == {"measured", "unmeasured", "discarded"}

@@ -28,7 +28,7 @@ def changed(**overrides: Any) -> RunConfig:
     return parse_config(data, where="test")
 
 
-def start(path: Path, config: RunConfig = CONFIG, facts: Mapping[str, Any] | None = None) -> None:
+def start(path: Path, config: RunConfig | None = CONFIG, facts: Mapping[str, Any] | None = None) -> None:
     RunDir.create_or_resume(path, config, facts=facts).close()
 
 
@@ -66,7 +66,6 @@ def test_a_new_run_keeps_its_config_and_its_facts(tmp_path: Path) -> None:
     manifest = run.manifest()
     assert (manifest["layout"], manifest["seed"]) == (LAYOUT, 11)
     assert len(manifest["run_id"]) == 12
-    assert manifest["packages"]["rri"] != "not installed"
     assert run.logs.is_dir()
 
 
@@ -111,13 +110,25 @@ def test_a_place_where_no_directory_can_be_made_is_named(tmp_path: Path) -> None
         assert str(path) in caught.value.what
 
 
-def test_facts_are_added_to_the_manifest_and_never_changed(tmp_path: Path) -> None:
+def test_each_start_adds_what_it_runs_with_and_changes_nothing_else(tmp_path: Path) -> None:
     start(tmp_path, facts={"seed": 1})
     run = RunDir.existing(tmp_path)
-    run.note(seed=2, corpus={"digest": "abc"})
-    run.note(corpus={"digest": "def"})
+    before = run.manifest()
+    run.add_start(routes={"judge": "a"})
+    run.add_start(routes={"judge": "b"})
     manifest = RunDir.existing(tmp_path).manifest()
-    assert (manifest["seed"], manifest["corpus"]) == (1, {"digest": "abc"})
+    assert [s["routes"]["judge"] for s in manifest["starts"]] == ["a", "b"]
+    assert all(s["packages"]["rri"] != "not installed" for s in manifest["starts"])
+    assert {k: v for k, v in manifest.items() if k != "starts"} == before
+
+
+@pytest.mark.parametrize("facts", [{"corpus": {"digest": "other"}}, {"weights": "other"}])
+def test_passages_and_weights_that_changed_under_their_names_are_noticed(tmp_path: Path, facts: dict[str, Any]) -> None:
+    same = {"corpus": {"digest": "first"}, "weights": "first"}
+    start(tmp_path, facts=same)
+    start(tmp_path, None, facts=same)
+    with pytest.raises(RunConfigChanged, match="have changed since its start"):
+        start(tmp_path, None, facts={**same, **facts})
 
 
 # --- the lock ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from rri.store import Store
 from rri.testing import ScriptedServer, empty, garbage, hang, other_json, reset, role_models, status, truncated
 from rri.testing.faults import Fault
 from tests.passages import write_passages
-from tests.rigs import scripted_config
+from tests.rigs import make_task, scripted_config
 from tests.rri.cli.commands import Outcome, rri_here, write_config
 
 
@@ -236,3 +236,64 @@ def test_a_traceback_only_with_debug(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert outcome.code == 3
     assert "Traceback" in outcome.err
     assert "Traceback" not in rri_here(capsys, "show", str(tmp_path)).err
+
+
+def test_a_typo_at_the_first_start_can_be_corrected(
+    run: Callable[..., Outcome], tmp_path: Path, models: ScriptedServer
+) -> None:
+    asked = models.total
+    assert "no passages file" in run(corpus="typo.jsonl").error_line
+    assert models.total == asked, "bad input reaches no model"
+    assert run().code == 0
+
+
+def test_passages_that_changed_under_their_name_are_noticed(run: Callable[..., Outcome], tmp_path: Path) -> None:
+    path = write_passages(tmp_path / "own.jsonl")
+    assert run(corpus=str(path)).code == 0
+    write_passages(path, n=4)
+    outcome = run(corpus=str(path))
+    assert outcome.code == 3
+    assert "passages" in outcome.error_line
+    assert "changed since its start" in outcome.error_line
+
+
+def test_a_rewriter_that_breaks_is_loud(run: Callable[..., Outcome], models: ScriptedServer) -> None:
+    models.fault = lambda r: status(400) if r.model == "rewriter" and r.schema_name != "Ready" else None
+    try:
+        outcome = run(generation={"failures_in_a_row": 3, "concurrency": 1})
+    finally:
+        models.fault = lambda request: None
+    assert outcome.code == 5
+    assert "3 tasks in a row failed" in outcome.error_line
+    assert "no rewrite" in outcome.error_line
+
+
+def test_a_base_model_that_is_not_here(run: Callable[..., Outcome]) -> None:
+    outcome = run(solver={"base_model": "nobody/nothing"})
+    assert outcome.code == 2
+    assert "hf download nobody/nothing" in outcome.error_line
+
+
+def test_a_probe_whose_judge_fails_is_no_beaten_rubric(
+    tmp_path: Path, models: ScriptedServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path / "config.yaml", scripted_config(models.url))
+    path = tmp_path / "task.json"
+    path.write_text(make_task(8, 8, -6).model_dump_json())
+    beaten = rri_here(capsys, "probe", str(path), "--config", config, "--json")
+    assert beaten.code == 10
+    assert json.loads(beaten.out)["reasons"] == ["exploitable"]
+    models.fault = lambda r: status(400) if r.model == "judge" else None
+    try:
+        outcome = rri_here(capsys, "probe", str(path), "--config", config)
+    finally:
+        models.fault = lambda request: None
+    assert outcome.code == 5
+    assert "not measured" in outcome.error_line
+
+
+def test_a_wrong_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    outcome = rri_here(capsys, "run", "--nonsense")
+    assert outcome.code == 2
+    assert "No such option" in outcome.err
+    assert rri_here(capsys, "--help").code == 0

@@ -141,12 +141,13 @@ def test_a_plain_text_signature_asks_for_plain_text() -> None:
     assert "JSON" not in system
 
 
-def test_blocks_follow_the_signature_and_empty_inputs_are_left_out() -> None:
-    """The order of the caller's dict does not matter; None, "", () and [] have no block, False and 0 have one."""
+def test_blocks_follow_the_signature_and_missing_inputs_are_left_out() -> None:
+    """The order of the caller's dict does not matter; None has no block, "", [], False and 0 have one."""
     backwards = dict(reversed(list(FIELDS.items())))
     assert render(CompareTexts, [], backwards) == render(CompareTexts, [], FIELDS)
     some = render(CompareTexts, [], {"left": None, "right_text": "", "hints": [], "blind": False, "limit": 0})
-    assert some[-1]["content"] == "<blind>\nfalse\n</blind>\n\n<limit>\n0\n</limit>"
+    blocks = {"right_text": "", "hints": "[]", "blind": "false", "limit": "0"}
+    assert some[-1]["content"] == "\n\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in blocks.items())
 
 
 @settings(max_examples=60, deadline=None)
@@ -294,7 +295,7 @@ def test_demos_reach_the_wire_through_predict() -> None:
         with dspy.context(adapter=RriAdapter(), disable_history=True):
             predict(conversation=[], rubric=[], max_chars=9)
         (request,) = server.requests
-    assert request.messages == render(FarmAnswer, predict.demos, {"max_chars": 9})
+    assert request.messages == render(FarmAnswer, predict.demos, {"conversation": [], "rubric": [], "max_chars": 9})
     assert len(request.messages) == 4
 
 

@@ -11,15 +11,25 @@ import httpx
 import pytest
 
 import signatures
-from rri.client import SERVICE_FILE, GradeRequest, GradeResponse, Row, ServedTask, ServiceClient
+from rri.client import (
+    SERVICE_FILE,
+    GradeRequest,
+    GradeResponse,
+    Row,
+    ServedTask,
+    ServiceAddress,
+    ServiceClient,
+    write_address,
+)
 from rri.config import RunConfig
 from rri.errors import ConfigError, ServiceRefused, ServiceUnavailable
 from rri.rundir import RunDir
 from rri.service.grading import RolloutGrader
 from rri.service.host import hosted
+from rri.service.material import gather
 from rri.service.run import OpenRun
-from rri.store import Place
-from rri.testing import ChatRequest, Fault, ScriptedServer, role_models, status
+from rri.store import Place, read_calls
+from rri.testing import ChatRequest, Fault, ScriptedServer, hang, role_models, status
 from rri.testing.roles import HONEST_MARK
 from tests.passages import write_passages
 from tests.rigs import scripted_config
@@ -39,8 +49,9 @@ class Rig:
 
 
 def open_run(folder: Path, config: RunConfig, model: Path) -> tuple[RunDir, OpenRun]:
-    run_dir = RunDir.create_or_resume(folder, config)
-    return run_dir, OpenRun.open(run_dir, config, model)
+    material = gather(config, model)
+    run_dir = RunDir.create_or_resume(folder, config, facts=material.facts())
+    return run_dir, OpenRun.open(run_dir, config, material)
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +197,7 @@ def test_bad_requests_are_refused_by_shape(rig: Rig) -> None:
 
 def test_another_host_needs_a_token(tmp_path: Path, rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = rig.run.config.model_copy(update={"service": rig.run.config.service.model_copy(update={"host": "0.0.0.0"})})
-    run = OpenRun(RunDir(tmp_path), shown, rig.run.store, rig.run.gateway, "unused")
+    run = OpenRun(RunDir(tmp_path), shown, rig.run.store, rig.run.gateway, rig.run.material)
     with pytest.raises(ConfigError, match="RRI_SERVICE_TOKEN"), hosted(run):
         pass
 
@@ -208,29 +219,162 @@ def test_a_client_gives_up_after_its_patience() -> None:
 
 def test_a_truncated_answer_is_not_judged_and_gets_the_floor_of_its_group(rig: Rig) -> None:
     rig.client.served(3)
-    grading = RolloutGrader(
-        rig.run.grading.grader, rig.run.store, rig.run.pool, rig.run.config.grading, judge_truncated=False
-    )
+    grading = flooring(rig, rollouts_per_task=2)
     rows = (
         Row(position=3, row=0, answer="cut", finished=False),
         Row(position=3, row=1, answer=f"{HONEST_MARK} whole"),
-        Row(position=2, row=1, answer="cut as well", finished=False),
     )
-    response = rig.run.gateway.loop.run(grading.grade(GradeRequest(cycle=0, rows=rows)))
-    cut, whole, alone = response.rows
+    cut, whole = rig.run.gateway.loop.run(grading.grade(GradeRequest(cycle=0, rows=rows))).rows
     assert whole.score is not None
     assert cut.score == min(0.0, whole.score)
-    assert alone.score == 0.0
     assert cut.met + cut.unmet + cut.unknown == 0
-    assert grading.truncated == 2
+    assert grading.truncated == 1
     assert not any("cut" in r.block("answer") for r in rig.models.of("judge"))
+
+
+def flooring(rig: Rig, rollouts_per_task: int, floor_wait_s: float = 30.0) -> RolloutGrader:
+    return RolloutGrader(
+        rig.run.grading.grader,
+        rig.run.store,
+        rig.run.pool,
+        rig.run.config.grading,
+        judge_truncated=False,
+        rollouts_per_task=rollouts_per_task,
+        floor_wait_s=floor_wait_s,
+    )
+
+
+def test_the_floor_is_of_the_whole_group_also_when_ranks_send_it_apart(rig: Rig) -> None:
+    """The negative criterion makes the other rank's answer score below 0, which the cut one must not beat."""
+    rig.models.models["judge"] = lambda r: json.dumps({"reason": "", "met": "repealed" in r.block("criterion")})
+    rig.client.served(3)
+    task = rig.run.store.task(*served_task(rig, 3))
+    assert task is not None
+    grading = flooring(rig, rollouts_per_task=2)
+
+    async def two_ranks() -> tuple[GradeResponse, GradeResponse]:
+        cut = Row(position=3, row=0, answer="cut here", finished=False)
+        bad = Row(position=3, row=1, answer="claims a repeal")
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(grading.grade(GradeRequest(cycle=5, rows=(cut,))))
+            second = group.create_task(grading.grade(GradeRequest(cycle=5, rows=(bad,))))
+        return first.result(), second.result()
+
+    try:
+        first, second = rig.run.gateway.loop.run(two_ranks())
+    finally:
+        rig.models.models.update(role_models())
+    other = second.rows[0].score
+    assert other is not None
+    assert first.rows[0].score == min(0.0, other)
+    assert (other < 0) == any(c.points < 0 for c in task.rubric.criteria)
+
+
+def served_task(rig: Rig, position: int) -> tuple[str, int]:
+    task = rig.client.served(position)
+    return task.task_id, task.version
+
+
+def test_a_group_that_never_completes_is_floored_by_what_there_is(rig: Rig) -> None:
+    rig.client.served(3)
+    grading = flooring(rig, rollouts_per_task=4, floor_wait_s=0.01)
+    row = Row(position=3, row=0, answer="cut alone", finished=False)
+    assert rig.run.gateway.loop.run(grading.grade(GradeRequest(cycle=6, rows=(row,)))).rows[0].score == 0.0
+
+
+def test_what_a_dead_trainer_left_under_way_is_dropped_at_a_resume(rig: Rig) -> None:
+    """Its rows would else be kept after the resume, beside those of the new trainer."""
+    rig.client.served(2)
+    rig.faults["judge"] = hang()
+
+    async def resumed_meanwhile() -> None:
+        row = Row(position=2, row=3, answer="from a dead trainer")
+        asked = rig.models.count("judge")
+        job = asyncio.create_task(rig.run.grading.grade(GradeRequest(cycle=8, rows=(row,))))
+        while rig.models.count("judge") == asked:
+            await asyncio.sleep(0)
+        await rig.run.resume(8)
+        with pytest.raises(ServiceUnavailable, match="dropped"):
+            await job
+
+    rig.run.gateway.loop.run(resumed_meanwhile())
+    assert rig.run.store.find_grade(Place("train", 8, 2, 3), "from a dead trainer") is None
+    assert rig.run.health.status == "ok"
+
+
+def test_calls_on_rollouts_carry_the_task(rig: Rig) -> None:
+    task_id, _ = served_task(rig, 0)
+    rig.grade(Row(position=0, row=1, answer="whose calls are these"), cycle=0)
+    kept = list(read_calls(rig.run.folder.path, role="judge", task_id=task_id))
+    assert any(call.record.tag.sample == "cycle-0-position-0-row-1" for call in kept)
 
 
 def test_the_manifest_says_what_the_run_was_made_with(rig: Rig) -> None:
     manifest = rig.run.folder.manifest()
-    assert manifest["routes"]["judge"]["model"] == "judge"
-    assert manifest["routes"]["judge"]["url"] == rig.models.url
-    assert set(manifest["prompts"]) == {s.__name__ for s in signatures.ALL}
     assert len(manifest["weights"]) == 64
     assert manifest["corpus"]["passages"] == 3
-    assert manifest["packages"]["dspy"]
+    (start,) = manifest["starts"]
+    assert start["routes"]["judge"]["model"] == "judge"
+    assert start["routes"]["judge"]["url"] == rig.models.url
+    assert set(start["prompts"]) == {s.__name__ for s in signatures.ALL}
+    assert start["packages"]["dspy"]
+
+
+def test_a_client_of_a_run_follows_a_restarted_service(rig: Rig, tmp_path: Path) -> None:
+    """A restart takes another port and token; the run directory says which."""
+    write_address(tmp_path, ServiceAddress(url="http://127.0.0.1:9", token="old", pid=1))
+    client = ServiceClient.connect(run=tmp_path, patience_s=30)
+    address = ServiceAddress.model_validate_json((rig.run.folder.path / SERVICE_FILE).read_text())
+    write_address(tmp_path, address)
+    assert client.run_info().run_id == rig.client.run_info().run_id
+    write_address(tmp_path, ServiceAddress(url=address.url, token="old", pid=1))
+    stale = ServiceClient.connect(run=tmp_path, patience_s=30)
+    write_address(tmp_path, address)
+    row = Row(position=0, row=0, answer="x")
+    assert len(asyncio.run(stale.grade(0, [row], timeout_s=30)).rows) == 1
+
+
+def test_an_explicit_run_beats_the_environment(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RRI_SERVICE_URL", "http://127.0.0.1:9")
+    assert ServiceClient.connect(run=rig.run.folder.path).health().status == "ok"
+    assert ServiceClient.connect().url == "http://127.0.0.1:9"
+
+
+def test_a_store_that_breaks_fails_the_run_at_once(tmp_path: Path, tiny_model: Path) -> None:
+    """Not an hour of retries: the trainer is told that waiting will not help."""
+    with ScriptedServer(role_models()) as models:
+        config = scripted_config(models.url, corpus=str(write_passages(tmp_path / "passages.jsonl")))
+        run_dir, run = open_run(tmp_path / "run", config, tiny_model)
+        try:
+            with hosted(run) as address:
+                client = ServiceClient(address.url, address.token, patience_s=30)
+                client.served(0)
+                run.store.close()
+                with pytest.raises(ServiceRefused, match="409"):
+                    client.resume(0)
+                assert client.health().status == "failed"
+        finally:
+            run.close()
+            run_dir.close()
+
+
+def test_a_dead_judge_fails_the_run_before_the_request_ends(tmp_path: Path, tiny_model: Path) -> None:
+    faults: dict[str, Fault] = {}
+    with ScriptedServer(role_models(), fault=lambda r: faults.get(r.model)) as models:
+        corpus = str(write_passages(tmp_path / "passages.jsonl"))
+        config = scripted_config(models.url, corpus=corpus, grading={"unscored_in_a_row": 2})
+        run_dir, run = open_run(tmp_path / "run", config, tiny_model)
+        try:
+            with hosted(run) as address:
+                client = ServiceClient(address.url, address.token, patience_s=30)
+                client.served(0)
+                faults["judge"] = status(400)
+                rows = [Row(position=0, row=i, answer=f"answer {i}") for i in range(4)]
+                with pytest.raises(ServiceRefused, match="failed on 2 answers in a row"):
+                    asyncio.run(client.grade(0, rows, timeout_s=30))
+                assert client.health().status == "failed"
+                with pytest.raises(ServiceRefused, match="the run is failed"):
+                    client.served(0)
+        finally:
+            run.close()
+            run_dir.close()
