@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN ?= runs/smoke
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint format bench-schema clean
+.PHONY: run test lint format bench-schema bench-judge clean
 
 run: $(STAMP)
 	$(BIN)/rri run $(RUN) --config smoke
@@ -15,6 +15,9 @@ test: $(STAMP)
 
 bench-schema: $(STAMP)
 	$(BIN)/python -m tests.perf.schema
+
+bench-judge: $(STAMP)
+	$(BIN)/python -m tests.perf.judge
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -7,10 +7,11 @@ from programs.judge import judge_fields, judge_signature
 from rri.aio import collect
 from rri.config import GradingConfig
 from rri.errors import ModelError
-from rri.lm.adapter import output_spec, render
+from rri.lm.adapter import extend, output_spec, render
 from rri.lm.gateway import Gateway, ModelRequest
 from rri.scoring import ScoreRule, answer_score, raw_score, training_score, unknown_share
 from rri.types import Criterion, Grade, Outcome, Task, Verdict, Vote
+from signatures.judge import JudgeCriterion
 
 __all__ = ["Grader", "majority"]
 
@@ -60,7 +61,14 @@ class Grader:
             BudgetExhausted: a hard limit is reached. A judge that fails is a verdict `unknown`, never an exception.
         """
         n = votes or self.config.votes
-        thunks = [partial(self._verdict, task, answer, criterion.text, strict, n) for criterion in task.rubric.criteria]
+        signature = judge_signature(strict)
+        # Conversation and answer are the long part of the prompt, and the same for every criterion.
+        fields = judge_fields(task, answer, None, self.config.reason_words)
+        prefix = render(signature, [], fields)
+        thunks = [
+            partial(self._verdict, signature, extend(signature, prefix, "criterion", criterion.text), n)
+            for criterion in task.rubric.criteria
+        ]
         verdicts = await collect(thunks, self.config.concurrency)
         return self._score(task, answer, verdicts, training_score if training else answer_score)
 
@@ -73,11 +81,10 @@ class Grader:
             return Grade(verdicts=tuple(verdicts), score=None, raw=None, unscored=_why_unscored(verdicts, share))
         return Grade(verdicts=tuple(verdicts), score=value, raw=raw)
 
-    async def _verdict(self, task: Task, answer: str, criterion: str, strict: bool, n: int) -> Verdict:
-        signature = judge_signature(strict)
+    async def _verdict(self, signature: type[JudgeCriterion], messages: list[dict[str, str]], n: int) -> Verdict:
         request = ModelRequest(
             role="judge",
-            messages=render(signature, [], judge_fields(task, answer, criterion, self.config.reason_words)),
+            messages=messages,
             output=output_spec(signature),
             temperature=self.config.temperature_single if n == 1 else None,
         )

@@ -16,8 +16,10 @@ def judge_signature(strict: bool) -> type[JudgeCriterion]:
     return JudgeCriterionStrictly if strict else JudgeCriterion
 
 
-def judge_fields(task: Task, answer: str, criterion: str, reason_words: int) -> dict[str, Any]:
-    """Input values of the judge. The criterion comes last, so that a server's prefix cache holds all before it."""
+def judge_fields(task: Task, answer: str, criterion: str | None, reason_words: int) -> dict[str, Any]:
+    """Input values of the judge. The criterion comes last, so that a server's prefix cache holds all before it;
+    None leaves it out, for who adds it behind (`rri.lm.adapter.extend`).
+    """
     return {
         "reason_words": reason_words,
         "conversation": list(task.conversation),

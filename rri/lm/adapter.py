@@ -21,7 +21,7 @@ from pydantic_core import to_jsonable_python
 from rri.errors import MalformedReply
 from rri.types import digest_of
 
-__all__ = ["OutputSpec", "RriAdapter", "escape", "output_spec", "render", "spec_named"]
+__all__ = ["OutputSpec", "RriAdapter", "escape", "extend", "output_spec", "render", "spec_named"]
 
 ChatMessage = dict[str, str]
 
@@ -221,6 +221,21 @@ def render(
             messages.append({"role": "assistant", "content": _assistant_message(signature, demo)})
     messages.append({"role": "user", "content": _user_message(signature, fields)})
     return messages
+
+
+def extend(
+    signature: type[dspy.Signature], messages: Sequence[ChatMessage], name: str, value: Any
+) -> list[ChatMessage]:
+    """`render` of the same fields with one more behind them, without rendering the others again.
+
+    Args:
+        signature: the signature that `messages` were rendered for.
+        messages: what `render` made of the fields before `name`; left as they are.
+        name: an input field that comes after all of those.
+        value: its value.
+    """
+    *before, last = messages
+    return [*before, {**last, "content": f"{last['content']}\n\n{_block(signature, name, value)}"}]
 
 
 class RriAdapter(dspy.Adapter):
