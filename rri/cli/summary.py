@@ -21,7 +21,7 @@ __all__ = ["EMBEDDED_NOTE", "print_summary", "summary_of"]
 
 WIDE = 120
 """Columns from which the requests are shown too."""
-FIXED = 60
+FIXED = 66
 """Columns that a task's figures take."""
 
 EMBEDDED_NOTE = (

@@ -92,7 +92,7 @@ def test_a_role_module_answers_through_the_gateway(gateway: Gateway, way: str) -
         (status(429), EndpointBusy, "HTTP 429"),
         (status(401), EndpointRefused, "HTTP 401"),
         (truncated(), TruncatedReply, "was cut"),
-        (other_json(), MalformedReply, "Extra inputs"),
+        (other_json(), MalformedReply, "JudgeCriterion: "),
     ],
 )
 def test_errors_of_ours_come_back_unchanged(
