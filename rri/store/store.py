@@ -16,7 +16,7 @@ from rri.errors import StoreError
 from rri.evidence import Admission
 from rri.lm.calls import CallRecord, Totals
 from rri.store import tables as t
-from rri.store.writer import Writer
+from rri.store.writer import Append, Writer
 from rri.types import Grade, Split, Task, digest_of
 
 __all__ = ["GradeRow", "KeptCall", "Place", "ServedRow", "Store"]
@@ -314,24 +314,8 @@ class Store:
 
     async def keep(self, record: CallRecord) -> None:
         """Keep a model call; the gateway's sink."""
-        values = {
-            "role": record.role,
-            "task_id": record.tag.task_id,
-            "sample": record.tag.sample,
-            "endpoint": record.endpoint,
-            "model": record.model,
-            "attempt": record.attempt,
-            "messages": zlib.compress(json.dumps(record.messages).encode(), 1),
-            "reply": zlib.compress(record.reply.encode("utf-8", "replace"), 1),
-            "tokens_in": record.usage.tokens_in,
-            "tokens_out": record.usage.tokens_out,
-            "cached": record.usage.cached,
-            "seconds": record.seconds,
-            "money": record.money,
-            "error": record.error,
-            "at": time.time(),
-        }
-        await self._writer.write(lambda c: c.execute(insert(t.calls).values(**values)))
+        now = time.time()
+        await self._writer.write(Append(t.calls, lambda: _call_row(record, now)))
 
     def call_totals(self) -> dict[str, Totals]:
         """Role -> what its calls have cost over all starts of the run."""
@@ -387,3 +371,23 @@ def _add_version(connection: Connection, task: Task) -> None:
 def _add_event(connection: Connection, kind: str, message: str, data: dict[str, Any]) -> None:
     values = {"kind": kind, "message": message, "data": json.dumps(data), "at": time.time()}
     connection.execute(insert(t.events).values(**values))
+
+
+def _call_row(record: CallRecord, at: float) -> dict[str, Any]:
+    return {
+        "role": record.role,
+        "task_id": record.tag.task_id,
+        "sample": record.tag.sample,
+        "endpoint": record.endpoint,
+        "model": record.model,
+        "attempt": record.attempt,
+        "messages": zlib.compress(json.dumps(record.messages).encode(), 1),
+        "reply": zlib.compress(record.reply.encode("utf-8", "replace"), 1),
+        "tokens_in": record.usage.tokens_in,
+        "tokens_out": record.usage.tokens_out,
+        "cached": record.usage.cached,
+        "seconds": record.seconds,
+        "money": record.money,
+        "error": record.error,
+        "at": at,
+    }

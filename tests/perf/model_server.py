@@ -34,7 +34,10 @@ GOOD, MALFORMED, BUSY = completion(VERDICT), completion('{"verdict": "yes"}'), r
 
 
 class Counter:
+    """Shared by all connections, so that shares hold over the whole run."""
+
     requests = 0
+    random = random.Random(0)
 
 
 class ModelServer(asyncio.Protocol):
@@ -44,7 +47,6 @@ class ModelServer(asyncio.Protocol):
         self.latency_s, self.faults = latency_s, faults
         self.buffer = b""
         self.loop = asyncio.get_running_loop()
-        self.random = random.Random(0)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -68,7 +70,7 @@ class ModelServer(asyncio.Protocol):
         self.loop.call_later(wait, self.send, answer)
 
     def choose(self) -> tuple[bytes, float]:
-        at = self.random.random()
+        at = Counter.random.random()
         for fault, share in self.faults.items():
             if at < share:
                 return {"busy": (BUSY, 0.0), "malformed": (MALFORMED, self.latency_s), "hang": (GOOD, HANG_S)}[fault]

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, create_engine, event, text
 
 from rri.errors import StoreError
-from rri.store.writer import GROUP, Writer
+from rri.store.writer import GROUP, Append, Writer
 
 GUARD = 20
 """Seconds after which a hung test fails; no test waits for it."""
@@ -312,3 +312,45 @@ def test_work_submitted_while_the_writer_closes_is_done_or_refused_but_never_for
         assert future.result(2) == "in between"
     except StoreError:
         assert kept(engine) == []
+
+
+KEPT = Table("kept", MetaData(), Column("name", String))
+
+
+def append(name: str) -> Append:
+    return Append(KEPT, lambda: {"name": name})
+
+
+def broken() -> dict[str, Any]:
+    raise ValueError("no values")
+
+
+def test_rows_that_arrive_together_are_inserted_by_one_statement(engine: Engine, writer: Writer) -> None:
+    """In their order among other work; one whose values cannot be made fails alone."""
+    statements: list[Any] = []
+
+    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, _x: Any, many: bool) -> None:
+        if statement.startswith("INSERT INTO kept"):
+            statements.append(len(parameters) if many else 1)
+
+    event.listen(engine, "before_cursor_execute", note)
+    with busy(writer):
+        works = [append("a"), append("b"), Append(KEPT, broken), append("c"), add("d"), append("e")]
+        futures = [writer.submit(work) for work in works]
+    values = settle(futures)
+    event.remove(engine, "before_cursor_execute", note)
+    assert [str(v) for v in values] == ["None", "None", "no values", "None", "d", "None"]
+    assert statements == [3, 1, 1]
+    with engine.connect() as c:
+        assert set(c.scalars(text("SELECT name FROM kept"))) == {"a", "b", "c", "d", "e"}
+
+
+def test_rows_that_clash_fail_together_and_spare_the_rest(engine: Engine, writer: Writer) -> None:
+    with busy(writer):
+        futures = [writer.submit(work) for work in (append("a"), append("a"), add("b"))]
+    first, second, third = settle(futures)
+    assert isinstance(first, StoreError)
+    assert isinstance(second, StoreError)
+    assert third == "b"
+    with engine.connect() as c:
+        assert list(c.scalars(text("SELECT name FROM kept"))) == ["b"]
