@@ -53,6 +53,7 @@ class EndpointConfig(Section):
     api_key_env: str = Field(default="", description="environment variable that holds the key; keys are never saved")
     concurrency: int = Field(default=64, ge=1, description="requests under way at once")
     timeout_s: float = Field(default=120.0, gt=0, description="deadline of one try")
+    deadline_s: float = Field(default=600.0, gt=0, description="deadline of one sample, tries and pauses together")
     retries: int = Field(default=5, ge=0, description="tries after the first, for 429, 5xx, timeouts and resets")
     retry_wait_s: float = Field(default=1.0, ge=0, description="first pause; doubles, with jitter")
     retry_wait_max_s: float = Field(default=60.0, ge=0, description="longest pause, caps Retry-After too")

@@ -98,6 +98,13 @@ def resolve_routes(config: RunConfig) -> dict[Role, Route]:
     return routes
 
 
+@dataclass
+class _Clock:
+    """Seconds that one sample has left. Waiting for a slot does not count: the endpoint is not at fault for that."""
+
+    left: float
+
+
 class Gateway:
     """The one way to a model.
 
@@ -163,15 +170,21 @@ class Gateway:
     async def _sample(self, request: ModelRequest, tag: Tag) -> Reply:
         """One sample, tried again while the endpoint, not the reply, is at fault."""
         route = self.routes[request.role]
+        clock = _Clock(route.config.deadline_s)
         attempt = 0
         while True:
             try:
-                return await self._try(request, route, tag, attempt)
+                return await self._try(request, route, tag, attempt, clock)
             except EndpointError as error:
                 if not error.retryable or attempt >= route.config.retries:
                     raise
                 pause = self._pause(route.config, attempt, error.retry_after)
+                if pause >= clock.left:
+                    deadline = f"the deadline of {route.config.deadline_s:g} s"
+                    error.what += f" (given up at {deadline}, tries: {attempt + 1})"
+                    raise
             attempt += 1
+            clock.left -= pause
             await asyncio.sleep(pause)
 
     def _pause(self, config: EndpointConfig, attempt: int, retry_after: float | None) -> float:
@@ -180,14 +193,14 @@ class Gateway:
         )
         return min(config.retry_wait_max_s, max(backoff, retry_after or 0.0))
 
-    async def _try(self, request: ModelRequest, route: Route, tag: Tag, attempt: int) -> Reply:
+    async def _try(self, request: ModelRequest, route: Route, tag: Tag, attempt: int, clock: "_Clock") -> Reply:
         slots = self._slots.setdefault(route.endpoint, asyncio.Semaphore(route.config.concurrency))
         async with slots:
             with self.ledger.call():
                 started = time.monotonic()
                 completion, reply, failure = Completion("", Usage()), None, None
                 try:
-                    completion = await self._post(request, route)
+                    completion = await self._post(request, route, min(route.config.timeout_s, clock.left))
                     reply = _usable(completion, request, route)
                 except ModelError as error:
                     failure = error
@@ -197,6 +210,7 @@ class Gateway:
                     self._keep_soon(self._record(request, route, tag, attempt, completion, started, failure))
                     raise
             record = self._record(request, route, tag, attempt, completion, started, failure)
+            clock.left -= record.seconds
             self.ledger.add(record)
         await self.sink.keep(record)
         if reply is None:
@@ -204,14 +218,14 @@ class Gateway:
             raise _named(failure, route)
         return reply
 
-    async def _post(self, request: ModelRequest, route: Route) -> Completion:
+    async def _post(self, request: ModelRequest, route: Route, timeout_s: float) -> Completion:
         url = route.config.url.rstrip("/")
         if url == EMBEDDED:
             if self._embedded_url is None:
                 raise EmbeddedModelError("the embedded model is not running", "Open the gateway with `open_gateway`")
             url = await self._embedded_url()
         key = os.environ.get(route.config.api_key_env, "") if route.config.api_key_env else ""
-        return await self._transport.post(url, key, self._body(request, route), route.config.timeout_s)
+        return await self._transport.post(url, key, self._body(request, route), timeout_s)
 
     @staticmethod
     def _body(request: ModelRequest, route: Route) -> dict[str, Any]:

@@ -144,7 +144,13 @@ def run_rri(url: str) -> tuple[int, float, float]:
     from rri.store import Store
     from tests.rigs import scripted_config
 
-    endpoint = {"concurrency": CONCURRENCY, "timeout_s": DEADLINE_S, "retries": 5, "retry_wait_s": 0.05}
+    endpoint = {
+        "concurrency": CONCURRENCY,
+        "timeout_s": DEADLINE_S / 3,
+        "deadline_s": DEADLINE_S,
+        "retries": 5,
+        "retry_wait_s": 0.05,
+    }
     config = scripted_config(url, endpoints={"main": endpoint})
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder))

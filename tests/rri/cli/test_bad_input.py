@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,18 @@ import pytest
 
 from rri.rundir import RunDir
 from rri.store import Store
-from rri.testing import ScriptedServer, empty, garbage, hang, other_json, reset, role_models, status, truncated
+from rri.testing import (
+    ChatRequest,
+    ScriptedServer,
+    empty,
+    garbage,
+    hang,
+    other_json,
+    reset,
+    role_models,
+    status,
+    truncated,
+)
 from rri.testing.faults import Fault
 from tests.passages import write_passages
 from tests.rigs import make_task, scripted_config
@@ -43,6 +55,16 @@ def run(
     return start
 
 
+@contextmanager
+def misbehaving(models: ScriptedServer, fault: Callable[[ChatRequest], Fault | None]) -> Iterator[None]:
+    """While the block lasts, requests are answered by what `fault` says, if anything."""
+    models.fault = fault
+    try:
+        yield
+    finally:
+        models.fault = lambda request: None
+
+
 def intact(folder: Path) -> bool:
     """Whether the run directory can be opened and read again."""
     run_dir = RunDir.existing(folder)
@@ -73,11 +95,8 @@ ENDPOINT_FAULTS: list[tuple[str, Fault, str]] = [
 def test_an_endpoint_that_misbehaves(
     fault: Fault, hint: str, run: Callable[..., Outcome], models: ScriptedServer, tmp_path: Path
 ) -> None:
-    models.fault = lambda request: fault
-    try:
+    with misbehaving(models, lambda request: fault):
         outcome = run()
-    finally:
-        models.fault = lambda request: None
     assert outcome.code == 5
     assert hint in outcome.error_line
     assert "role " in outcome.error_line
@@ -86,11 +105,8 @@ def test_an_endpoint_that_misbehaves(
 
 
 def test_an_endpoint_that_hangs(run: Callable[..., Outcome], models: ScriptedServer, tmp_path: Path) -> None:
-    models.fault = lambda request: hang()
-    try:
+    with misbehaving(models, lambda request: hang()):
         outcome = run(endpoints={"main": {"timeout_s": 0.2, "retries": 1}})
-    finally:
-        models.fault = lambda request: None
     assert outcome.code == 5
     assert "no answer within 0.2 s" in outcome.error_line
     assert intact(tmp_path / "run")
@@ -109,11 +125,8 @@ def test_an_endpoint_that_refuses_connections(run: Callable[..., Outcome], tmp_p
 def test_a_model_that_breaks_in_the_middle_stops_the_run(
     run: Callable[..., Outcome], models: ScriptedServer, tmp_path: Path
 ) -> None:
-    models.fault = lambda r: truncated() if r.model == "generator" and r.schema_name != "Ready" else None
-    try:
+    with misbehaving(models, lambda r: truncated() if r.model == "generator" and r.schema_name != "Ready" else None):
         outcome = run(generation={"failures_in_a_row": 3})
-    finally:
-        models.fault = lambda request: None
     assert outcome.code == 5
     assert "3 tasks in a row failed" in outcome.error_line
     assert "role generator" in outcome.error_line
@@ -123,11 +136,8 @@ def test_a_model_that_breaks_in_the_middle_stops_the_run(
 def test_a_farmer_that_breaks_is_loud_and_its_tasks_are_kept(
     run: Callable[..., Outcome], models: ScriptedServer, tmp_path: Path
 ) -> None:
-    models.fault = lambda r: status(500) if r.model == "farmer" and r.schema_name != "Ready" else None
-    try:
+    with misbehaving(models, lambda r: status(500) if r.model == "farmer" and r.schema_name != "Ready" else None):
         outcome = run(generation={"failures_in_a_row": 3, "concurrency": 1})
-    finally:
-        models.fault = lambda request: None
     assert outcome.code == 5
     assert "no farmer answer" in outcome.error_line
     store = Store(tmp_path / "run")
@@ -258,11 +268,8 @@ def test_passages_that_changed_under_their_name_are_noticed(run: Callable[..., O
 
 
 def test_a_rewriter_that_breaks_is_loud(run: Callable[..., Outcome], models: ScriptedServer) -> None:
-    models.fault = lambda r: status(400) if r.model == "rewriter" and r.schema_name != "Ready" else None
-    try:
+    with misbehaving(models, lambda r: status(400) if r.model == "rewriter" and r.schema_name != "Ready" else None):
         outcome = run(generation={"failures_in_a_row": 3, "concurrency": 1})
-    finally:
-        models.fault = lambda request: None
     assert outcome.code == 5
     assert "3 tasks in a row failed" in outcome.error_line
     assert "no rewrite" in outcome.error_line
@@ -283,11 +290,8 @@ def test_a_probe_whose_judge_fails_is_no_beaten_rubric(
     beaten = rri_here(capsys, "probe", str(path), "--config", config, "--json")
     assert beaten.code == 10
     assert json.loads(beaten.out)["reasons"] == ["exploitable"]
-    models.fault = lambda r: status(400) if r.model == "judge" else None
-    try:
+    with misbehaving(models, lambda r: status(400) if r.model == "judge" else None):
         outcome = rri_here(capsys, "probe", str(path), "--config", config)
-    finally:
-        models.fault = lambda request: None
     assert outcome.code == 5
     assert "not measured" in outcome.error_line
 

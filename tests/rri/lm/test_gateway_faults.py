@@ -314,3 +314,18 @@ def test_a_retry_after_that_is_no_number_of_seconds_never_outlasts_the_cap(pause
     with serve(script, retries=1, retry_wait_s=1, retry_wait_max_s=20) as rig:
         rig.ask()
     assert len(pauses) == 1 and 0.5 <= pauses[0] <= 20
+
+
+def test_tries_and_pauses_together_keep_to_the_deadline() -> None:
+    """A try gets no more time than the sample has left, and no try begins after that."""
+    with serve(always(hang()), timeout_s=0.1, deadline_s=0.25, retries=9) as rig:
+        with pytest.raises(EndpointTimeout, match=r"given up at the deadline of 0\.25 s"):
+            rig.ask()
+        assert 2 <= rig.server.total <= 3
+
+
+def test_a_pause_beyond_the_deadline_is_not_begun(pauses: list[float]) -> None:
+    with serve(always(status(429, retry_after="5")), deadline_s=4.9, retries=9, retry_wait_max_s=60) as rig:
+        with pytest.raises(EndpointBusy, match="given up at the deadline"):
+            rig.ask()
+        assert (rig.server.total, pauses) == (1, [])
