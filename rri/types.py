@@ -158,3 +158,5 @@ class Grade(Frozen):
     score: float | None
     raw: float | None
     unscored: str = ""
+    protocol: Literal["ours", "official"] = "ours"
+    """Whose judge prompt: ours, or a benchmark's own published one."""

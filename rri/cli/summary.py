@@ -49,6 +49,7 @@ def summary_of(store: Store, folder: RunDir) -> dict[str, Any]:
         "tasks": [_task_row(a) for a in store.admissions()],
         "cycles": [{"cycle": c, "rollouts": n, "mean_score": mean} for c, n, mean in store.cycle_scores()],
         "grading": store.score_summary(),
+        "protocol": "ours",
         "calls": calls,
         "seconds": dict(seconds),
         "checkpoint": _result(folder),
@@ -148,7 +149,7 @@ def _tasks(summary: dict[str, Any], width: int, most: int = 12) -> Table:
 
 
 def _cycles(summary: dict[str, Any], most: int = 10) -> Table:
-    table = _table("training", (), ("cycle", "rollouts", "mean score"))
+    table = _table("training (our judge protocol)", (), ("cycle", "rollouts", "mean score"))
     for row in summary["cycles"][-most:]:
         mean = "unscored" if row["mean_score"] is None else f"{row['mean_score']:.3f}"
         table.add_row(str(row["cycle"]), str(row["rollouts"]), mean)
