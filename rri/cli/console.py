@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.status import Status
 
-__all__ = ["ProgressLine", "progress_line", "readable_time"]
+__all__ = ["Pace", "ProgressLine", "describe", "progress_line", "readable_time"]
 
 LOG_EVERY_S = 15.0
 
@@ -31,7 +31,6 @@ class ProgressLine:
         self._status = status
         self._last = ""
         self._shown_at = 0.0
-        self.started = time.monotonic()
 
     def say(self, message: str) -> None:
         """A line that stays."""
