@@ -9,7 +9,7 @@ from rri.config import AdmissionConfig
 from rri.errors import ModelError
 from rri.evidence import Admission, AdmissionOutcome, Probe, Rewrite
 from rri.lm.calls import tagged
-from rri.rubric_rules import check_rewrite, salvage_rewrite
+from rri.rubric_rules import RubricLimits, check_rewrite, salvage_rewrite
 from rri.types import Message, Task
 
 __all__ = ["Admitter", "rewritten"]
@@ -45,10 +45,17 @@ def rewritten(task: Task, message: str, rubric: object) -> Task:
 class Admitter:
     """Runs the probe and the repair rounds of one task. Keeps no state: everything it saw is in the result."""
 
-    def __init__(self, prober: Prober, rewriter: Rewriter, config: AdmissionConfig | None = None) -> None:
+    def __init__(
+        self,
+        prober: Prober,
+        rewriter: Rewriter,
+        config: AdmissionConfig | None = None,
+        limits: RubricLimits | None = None,
+    ) -> None:
         self.prober = prober
         self.rewriter = rewriter
         self.config = config or AdmissionConfig()
+        self.limits = limits or RubricLimits()
 
     async def admit(self, task: Task) -> Admission:
         """The task as it enters the pool, with all evidence. Every task enters, beaten or not.
@@ -139,8 +146,10 @@ class Admitter:
             proposal = await self.rewriter.acall(
                 task=current.task, exploit=current.probe.exploit, honest=current.probe.honest, problems=problems
             )
-            rubric = salvage_rewrite(current.task.rubric, proposal.rubric)
-            problems = check_rewrite(current.task.rubric, rubric, red_team=current.task.labels.red_team)
+            before, shape = current.task.rubric, self.config.rewrite
+            rubric = salvage_rewrite(before, proposal.rubric, shape, self.limits)
+            red_team = current.task.labels.red_team
+            problems = check_rewrite(before, rubric, red_team=red_team, limits=shape, rubric_limits=self.limits)
             if not proposal.task:
                 problems.append("the task is empty")
             if not problems:

@@ -49,4 +49,4 @@ class Roles:
         return Prober(self.farmer, self.honest, self.grader, self.config.admission)
 
     def admitter(self) -> Admitter:
-        return Admitter(self.prober(), self.rewriter, self.config.admission)
+        return Admitter(self.prober(), self.rewriter, self.config.admission, self.config.generation.rubric)

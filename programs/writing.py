@@ -156,7 +156,7 @@ class TaskWriter:
                     difficulty=self.feedback(),
                     problems=problems,
                 )
-                problems = check_rubric(draft.rubric)
+                problems = check_rubric(draft.rubric, limits=self.config.rubric)
                 if len(draft.task) < (least := self.config.min_task_chars):
                     problems.append(f"the task has {len(draft.task)} characters; write at least {least}")
                 if not problems:

@@ -6,9 +6,10 @@ the rubric; an empty list means valid.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from rri.types import POINTS_LIMIT, Criterion, Rubric
+from pydantic import Field
+
+from rri.types import POINTS_LIMIT, Criterion, Frozen, Rubric
 
 __all__ = [
     "PatchLimits",
@@ -58,35 +59,31 @@ _JUDGE = re.compile(
 _WORDS = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class RubricLimits:
-    """How many criteria a rubric may hold: 1-6 at birth, 12 after repairs (METHOD 4.5)."""
+class RubricLimits(Frozen):
+    """How many criteria a rubric may hold: 1-6 at birth, 12 after repairs (METHOD 4.5 and 7)."""
 
-    min_criteria: int = 1
-    max_criteria: int = 6
-    max_criteria_repaired: int = 12
+    min_criteria: int = Field(default=1, ge=1)
+    max_criteria: int = Field(default=6, ge=1, description="at birth")
+    max_criteria_repaired: int = Field(default=12, ge=1, description="after rewrites and patches")
 
 
-@dataclass(frozen=True, slots=True)
-class RewriteLimits:
+class RewriteLimits(Frozen):
     """Shape of an admission rewrite (METHOD 3, rewriter; METHOD 5, salvage)."""
 
-    min_abs_points: int = 5
-    max_growth: int = 4
-    min_positives: int = 2
-    max_negatives: int = 3
+    min_abs_points: int = Field(default=5, ge=1, le=POINTS_LIMIT, description="smaller points are clamped to this")
+    max_growth: int = Field(default=4, ge=0, description="added criteria beyond this are trimmed")
+    min_positives: int = Field(default=2, ge=1, description="red-team tasks are exempt")
+    max_negatives: int = Field(default=3, ge=0)
 
 
-@dataclass(frozen=True, slots=True)
-class PatchLimits:
+class PatchLimits(Frozen):
     """Wording and shape of a minted criterion (METHOD 7)."""
 
-    min_chars: int = 40
-    max_chars: int = 220
-    min_abs_points: float = 5
-    max_abs_points: float = 10
-    max_overlap: float = 0.6
-    max_criteria: int = 12
+    min_chars: int = Field(default=40, ge=1)
+    max_chars: int = Field(default=220, ge=1)
+    min_abs_points: float = Field(default=5, gt=0, le=POINTS_LIMIT)
+    max_abs_points: float = Field(default=10, gt=0, le=POINTS_LIMIT)
+    max_overlap: float = Field(default=0.6, gt=0, le=1, description="word trigrams shared with any other criterion")
 
 
 def is_absence(text: str, *, warnings: bool = True) -> bool:
@@ -158,15 +155,17 @@ def check_rubric(rubric: Rubric, *, repaired: bool = False, limits: RubricLimits
     return problems + _wording_problems(rubric.criteria)
 
 
-def salvage_rewrite(before: Rubric, after: Rubric, limits: RewriteLimits | None = None) -> Rubric:
+def salvage_rewrite(
+    before: Rubric, after: Rubric, limits: RewriteLimits | None = None, rubric_limits: RubricLimits | None = None
+) -> Rubric:
     """Clamp points to +-[5, 10] and trim growth beyond four added criteria (METHOD 5).
 
     Rejecting rewrites for shape loses most of them, so what can be mended is mended. Trimming takes the
     last criteria first, but never the last positive.
     """
-    limits = limits or RewriteLimits()
+    limits, rubric_limits = limits or RewriteLimits(), rubric_limits or RubricLimits()
     clamped = [Criterion(text=c.text, points=_clamp_points(c.points, limits.min_abs_points)) for c in after.criteria]
-    most = min(len(before.criteria) + limits.max_growth, RubricLimits().max_criteria_repaired)
+    most = min(len(before.criteria) + limits.max_growth, rubric_limits.max_criteria_repaired)
     while len(clamped) > most:
         positives = sum(c.points > 0 for c in clamped)
         droppable = (i for i in reversed(range(len(clamped))) if clamped[i].points < 0 or positives > 1)
@@ -204,9 +203,14 @@ def check_rewrite(
     return problems
 
 
-def check_patch(criterion: Criterion, rubric: Rubric, limits: PatchLimits | None = None) -> list[str]:
+def check_patch(
+    criterion: Criterion,
+    rubric: Rubric,
+    limits: PatchLimits | None = None,
+    rubric_limits: RubricLimits | None = None,
+) -> list[str]:
     """Problems of a minted criterion's wording and shape, cheap checks first (METHOD 7)."""
-    limits = limits or PatchLimits()
+    limits, rubric_limits = limits or PatchLimits(), rubric_limits or RubricLimits()
     problems = []
     length = len(criterion.text.strip())
     if not limits.min_chars <= length <= limits.max_chars:
@@ -215,7 +219,7 @@ def check_patch(criterion: Criterion, rubric: Rubric, limits: PatchLimits | None
         problems.append(
             f"{criterion.points:g} points; the size must lie in [{limits.min_abs_points:g}, {limits.max_abs_points:g}]"
         )
-    if len(rubric.criteria) >= limits.max_criteria:
+    if len(rubric.criteria) >= rubric_limits.max_criteria_repaired:
         problems.append(f"the rubric already holds {len(rubric.criteria)} criteria, the most it may")
     if is_absence(criterion.text, warnings=criterion.points < 0):
         problems.append("the criterion names an absence; name what is there")

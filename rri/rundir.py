@@ -33,10 +33,15 @@ RESUMABLE: dict[str, set[str] | None] = {
     "budget": None,
     "endpoints": None,
     "service": None,
+    "cache": None,
+    "loop": None,
     "generation": {"concurrency", "failures_in_a_row"},
     "admission": {"concurrency"},
-    "grading": {"concurrency", "unscored_in_a_row"},
-    "pool": {"fresh_wait_s"},
+    "grading": {"concurrency", "unscored_in_a_row", "deadline_s", "warm_prefix"},
+    "pool": {"fresh_wait_s", "ahead"},
+    "exploits": {"concurrency"},
+    "patches": {"concurrency"},
+    "evolution": {"concurrency"},
     "solver": {"launch", "per_device_batch", "grade_timeout_s", "serve_timeout_s"},
 }
 

@@ -1,10 +1,12 @@
 """Ask every endpoint once before a run spends anything."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from pydantic import BaseModel, ConfigDict
 
 from rri.aio import collect
+from rri.config import ROLES, Role
 from rri.lm.adapter import OutputSpec
 from rri.lm.calls import tagged
 from rri.lm.gateway import Gateway, ModelRequest
@@ -28,13 +30,15 @@ _SPEC = OutputSpec("Ready", _Ready, _SCHEMA, ("ready",))
 _MESSAGES = [{"role": "user", "content": 'Reply with the JSON object {"ready": true} and nothing else.'}]
 
 
-async def check_endpoints(gateway: Gateway) -> None:
-    """One strict-schema call to each endpoint and model that a role uses.
+async def check_endpoints(gateway: Gateway, roles: Sequence[Role] = ROLES) -> None:
+    """One strict-schema call to each endpoint and model that one of `roles` uses.
 
     Raises:
         ModelError: one of them does not answer as needed; the message names role, URL and what to do.
     """
-    first_role = {(route.endpoint, route.model): role for role, route in reversed(gateway.routes.items())}
+    first_role = {
+        (route.endpoint, route.model): role for role, route in reversed(gateway.routes.items()) if role in roles
+    }
     requests = [ModelRequest(role=role, messages=_MESSAGES, output=_SPEC) for role in first_role.values()]
     with tagged(sample="preflight"):
         await collect([partial(gateway.complete, request) for request in requests], 8)

@@ -69,7 +69,7 @@ class OpenRun:
                     prompts=prompt_digests(signatures.ALL),
                 )
                 progress("asking every endpoint once")
-                gateway.loop.run(check_endpoints(gateway))
+                gateway.loop.run(check_endpoints(gateway, config.roles_used))
             run = cls(folder, config, store, gateway, material)
             gateway.loop.run(run._assemble(progress))
         except BaseException:

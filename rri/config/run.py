@@ -1,0 +1,144 @@
+"""Everything that a run needs, in one place."""
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from rri.config.loop import EvolutionConfig, ExploitConfig, MemoConfig, PatchConfig
+from rri.config.merging import merge
+from rri.config.method import AdmissionConfig, GenerationConfig, GradingConfig, PoolConfig
+from rri.config.models import (
+    EMBEDDED,
+    ROLES,
+    BudgetConfig,
+    CacheConfig,
+    EndpointConfig,
+    Role,
+    RoleConfig,
+    default_roles,
+)
+from rri.domain import DomainConfig, Section
+
+__all__ = ["RunConfig", "ServiceConfig", "SolverConfig"]
+
+
+class SolverConfig(Section):
+    """METHOD 6, solver. What is not named here goes to TRL's GRPOConfig through `trl`."""
+
+    base_model: str = Field(default=EMBEDDED, description="folder or name that transformers loads, or 'embedded'")
+    launch: str = Field(default="cpu", description="accelerate config: a name in training/ or a path")
+    cycles: int = Field(default=100, ge=0, description="generation batches; 0 admits and serves without training")
+    tasks_per_cycle: int = Field(default=64, ge=1)
+    tasks_per_update: int = Field(default=16, ge=1)
+    rollouts_per_task: int = Field(default=8, ge=2)
+    max_prompt_tokens: int = Field(default=6144, ge=1)
+    max_completion_tokens: int = Field(default=8192, ge=1)
+    learning_rate: float = Field(default=1e-6, gt=0)
+    per_device_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="rollouts in one forward pass of a rank; by default at most 8 that divide an update",
+    )
+    save_every_cycles: int = Field(default=1, ge=1)
+    judge_truncated: bool = Field(default=False, description="judge answers cut at the token limit as they are")
+    grade_timeout_s: float = Field(default=1500.0, gt=0, description="below torch's ddp timeout of 1800 s")
+    serve_timeout_s: float = Field(default=3600.0, gt=0, description="how long a trainer waits for a task")
+    trl: dict[str, Any] = Field(default_factory=dict, description="further GRPOConfig fields")
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.tasks_per_cycle % self.tasks_per_update:
+            raise ValueError(
+                f"tasks_per_cycle {self.tasks_per_cycle} must be a multiple of tasks_per_update {self.tasks_per_update}"
+            )
+        return self
+
+
+class LoopConfig(Section):
+    """The loop's background work."""
+
+    failures_in_a_row: int = Field(default=3, ge=1, description="failed rounds in a row after which the run stops")
+
+
+class ServiceConfig(Section):
+    """Loopback unless told otherwise; another host needs a token in RRI_SERVICE_TOKEN."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535, description="0 takes a free one")
+
+
+class RunConfig(Section):
+    """Everything that `rri run` needs. Saved as resolved in DIR/run.yaml."""
+
+    seed: int = 0
+    corpus: str = Field(default="starter", description="passages file (JSONL), or 'starter'")
+    domain: DomainConfig
+    endpoints: dict[str, EndpointConfig] = Field(min_length=1)
+    roles: dict[Role, RoleConfig] = Field(default_factory=default_roles)
+    generation: GenerationConfig = GenerationConfig()
+    admission: AdmissionConfig = AdmissionConfig()
+    grading: GradingConfig = GradingConfig()
+    pool: PoolConfig = PoolConfig()
+    exploits: ExploitConfig = ExploitConfig()
+    patches: PatchConfig = PatchConfig()
+    evolution: EvolutionConfig = EvolutionConfig()
+    memo: MemoConfig = MemoConfig()
+    loop: LoopConfig = LoopConfig()
+    solver: SolverConfig = SolverConfig()
+    service: ServiceConfig = ServiceConfig()
+    budget: BudgetConfig = BudgetConfig()
+    cache: CacheConfig = CacheConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _roles_over_defaults(cls, data: Any) -> Any:
+        """A role that is named in part, or not at all, keeps its own defaults."""
+        given = data.get("roles", {}) if isinstance(data, dict) else None
+        if not isinstance(given, dict):
+            return data
+        defaults: dict[str, Any] = {role: route.model_dump() for role, route in default_roles().items()}
+        return {**data, "roles": merge(defaults, given)}
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for role, route in self.roles.items():
+            for endpoint in filter(None, (route.endpoint, route.fallback)):
+                if endpoint not in self.endpoints:
+                    raise ValueError(
+                        f"role {role} names endpoint {endpoint!r}; configured are {', '.join(self.endpoints)}"
+                    )
+            if route.fallback == route.endpoint:
+                raise ValueError(f"role {role} falls back from {route.endpoint!r} to itself; name another endpoint")
+        if self.pool.min_tasks > self.generation.tasks:
+            least, most = self.pool.min_tasks, self.generation.tasks
+            raise ValueError(
+                f"pool.min_tasks {least} is more than generation.tasks {most}: training would wait for ever"
+            )
+        if self.pool.min_tasks > self.pool.ahead:
+            raise ValueError(
+                f"pool.min_tasks {self.pool.min_tasks} is more than pool.ahead {self.pool.ahead}: training would wait "
+                "for ever"
+            )
+        return self
+
+    @property
+    def roles_used(self) -> tuple[Role, ...]:
+        """The roles that a run under these switches calls."""
+        adversary = self.admission.enabled or self.patches.enabled
+        used: dict[Role, bool] = {
+            "farmer": adversary,
+            "honest": adversary,
+            "rewriter": self.admission.enabled,
+            "minter": self.patches.enabled,
+            "referee": self.exploits.enabled,
+            "analyst": self.evolution.enabled,
+            "meta_optimizer": self.evolution.enabled,
+            "memo_optimizer": self.memo.enabled,
+        }
+        return tuple(role for role in ROLES if used.get(role, True))
+
+    @property
+    def uses_embedded(self) -> bool:
+        """Whether any role is served by the embedded model."""
+        endpoints = {name for r in self.roles.values() for name in (r.endpoint, r.fallback) if name}
+        return any(self.endpoints[name].url == EMBEDDED for name in endpoints)
