@@ -1,17 +1,19 @@
 """Grader: votes on every criterion of an answer, and the score that follows (METHOD 6)."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
+from programs.deadline import GradeDeadline
 from programs.judge import judge_fields, judge_signature
 from rri.aio import collect
 from rri.config import GradingConfig
 from rri.errors import ModelError
 from rri.lm.adapter import extend, output_spec, render
+from rri.lm.calls import current_tag
 from rri.lm.gateway import Gateway, ModelRequest
 from rri.scoring import ScoreRule, answer_score, raw_score, training_score, unknown_share
 from rri.types import Criterion, Grade, Outcome, Task, Verdict, Vote
-from signatures.judge import JudgeCriterion
 
 __all__ = ["Grader", "majority"]
 
@@ -61,16 +63,24 @@ class Grader:
             BudgetExhausted: a hard limit is reached. A judge that fails is a verdict `unknown`, never an exception.
         """
         n = votes or self.config.votes
-        signature = judge_signature(strict)
-        # Conversation and answer are the long part of the prompt, and the same for every criterion.
-        fields = judge_fields(task, answer, None, self.config.reason_words)
-        prefix = render(signature, [], fields)
-        thunks = [
-            partial(self._verdict, signature, extend(signature, prefix, "criterion", criterion.text), n)
-            for criterion in task.rubric.criteria
-        ]
-        verdicts = await collect(thunks, self.config.concurrency)
+        deadline = GradeDeadline(self.gateway, self.config.deadline_s)
+        thunks = [partial(self._verdict, request, n, deadline) for request in self._requests(task, answer, strict, n)]
+        verdicts: list[Verdict] = []
+        if self.config.warm_prefix:
+            verdicts.append(await thunks[0]())
+        verdicts += await collect(thunks[len(verdicts) :], self.config.concurrency)
         return self._score(task, answer, verdicts, training_score if training else answer_score)
+
+    def _requests(self, task: Task, answer: str, strict: bool, n: int) -> list[ModelRequest]:
+        """One request for each criterion; conversation and answer, the long part, are rendered once for all."""
+        signature = judge_signature(strict)
+        prefix = render(signature, [], judge_fields(task, answer, None, self.config.reason_words))
+        temperature = self.config.temperature_single if n == 1 else None
+        spec = output_spec(signature)
+        return [
+            ModelRequest("judge", extend(signature, prefix, "criterion", c.text), spec, temperature)
+            for c in task.rubric.criteria
+        ]
 
     def _score(self, task: Task, answer: str, verdicts: Sequence[Verdict], score: ScoreFunction) -> Grade:
         criteria = task.rubric.criteria
@@ -81,24 +91,20 @@ class Grader:
             return Grade(verdicts=tuple(verdicts), score=None, raw=None, unscored=_why_unscored(verdicts, share))
         return Grade(verdicts=tuple(verdicts), score=value, raw=raw)
 
-    async def _verdict(self, signature: type[JudgeCriterion], messages: list[dict[str, str]], n: int) -> Verdict:
-        request = ModelRequest(
-            role="judge",
-            messages=messages,
-            output=output_spec(signature),
-            temperature=self.config.temperature_single if n == 1 else None,
-        )
+    async def _verdict(self, request: ModelRequest, n: int, deadline: GradeDeadline) -> Verdict:
         votes: list[Vote] = []
         while (outcome := majority(votes, n)) is None:
             # As many votes at once as the verdict still needs at least, so none is asked for in vain.
             known = max(sum(v.outcome == side for v in votes) for side in ("met", "unmet"))
             batch = min(n - len(votes), n // 2 + 1 - known)
-            votes += await collect([partial(self._vote, request)] * batch, batch)
+            numbers = range(len(votes), len(votes) + batch)
+            votes += await deadline.keep([partial(self._vote, request, number) for number in numbers])
         return Verdict(outcome=outcome, votes=tuple(votes))
 
-    async def _vote(self, request: ModelRequest) -> Vote:
+    async def _vote(self, request: ModelRequest, number: int) -> Vote:
+        sample = f"{current_tag().sample}#{number}"
         try:
-            reply = await self.gateway.complete(request)
+            reply = await self.gateway.complete(replace(request, sample=sample))
         except ModelError as error:
             return Vote(outcome="unknown", error=str(error))
         met = getattr(reply.value, "met")  # noqa: B009  (the model is made from the signature)

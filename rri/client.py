@@ -59,7 +59,7 @@ class ServiceAddress(Wire):
 
 
 class Health(Wire):
-    """`ok` serves and grades, `paused` and `failed` do not; `reason` says why."""
+    """`ok` serves and grades. `paused` serves, and grading waits for an endpoint that is away. `failed` does neither."""
 
     status: Literal["starting", "ok", "paused", "failed", "stopping"]
     reason: str = ""

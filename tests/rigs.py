@@ -34,7 +34,14 @@ def scripted_config(url: str, **sections: Any) -> RunConfig:
             "score_rule": "healthbench",
         },
         "endpoints": {
-            "main": {"url": url, "retries": 2, "retry_wait_s": 0.001, "retry_wait_max_s": 0.002, "timeout_s": 5}
+            "main": {
+                "url": url,
+                "retries": 2,
+                "retry_wait_s": 0.001,
+                "retry_wait_max_s": 0.002,
+                "timeout_s": 5,
+                "breaker_failures": 1000,
+            }
         },
         "roles": {role: {"endpoint": "main", "model": role, "temperature": 0.6, "max_tokens": 512} for role in ROLES},
         "generation": {
@@ -45,6 +52,7 @@ def scripted_config(url: str, **sections: Any) -> RunConfig:
             "concurrency": 2,
         },
         "pool": {"min_tasks": 2, "fresh_wait_s": 0.05},
+        "cache": {"enabled": False},
         "solver": {
             "base_model": "unused",
             "cycles": 2,

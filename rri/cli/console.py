@@ -73,6 +73,8 @@ def describe(stats: dict[str, Any]) -> str:
     tokens = sum(c["tokens_in"] + c["tokens_out"] for c in calls.values())
     money = sum(c["money"] for c in calls.values())
     parts.append(f"{call_count(stats)} calls, {tokens / 1000:.1f}k tokens, {money:.2f} money")
+    if stats["health"]["status"] == "paused":
+        parts.insert(0, f"PAUSED, {stats['health']['reason']}")
     return " | ".join(parts)
 
 

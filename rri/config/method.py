@@ -97,7 +97,7 @@ class PoolConfig(Section):
     """METHOD 7, serving: replay, then unserved in order of admission, then a seeded draw (DESIGN, seam 2)."""
 
     min_tasks: int = Field(default=64, ge=1, description="tasks admitted before position 0 is served")
-    ahead: int = Field(default=256, ge=1, description="unserved tasks at which admission waits for the trainer")
+    ahead: int = Field(default=512, ge=1, description="unserved tasks at which admission waits for the trainer")
     fresh_wait_s: float = Field(
         default=30.0, ge=0, description="wait for a new task before a served one is drawn again"
     )

@@ -12,9 +12,11 @@ In a notebook::
 from rri.lm.adapter import RriAdapter, output_spec, render
 from rri.lm.calls import CallRecord, CallSink, Ledger, RecentCalls, Totals, tagged
 from rri.lm.engine import model_errors, role_lm, use_gateway
-from rri.lm.gateway import Gateway, ModelRequest, Reply, Route, resolve_routes
+from rri.lm.gateway import Gateway, ModelRequest, Reply
 from rri.lm.opening import open_gateway
 from rri.lm.preflight import check_endpoints
+from rri.lm.reply_cache import ReplyCache
+from rri.lm.routes import Route, resolve_routes
 
 __all__ = [
     "CallRecord",
@@ -24,6 +26,7 @@ __all__ = [
     "ModelRequest",
     "RecentCalls",
     "Reply",
+    "ReplyCache",
     "Route",
     "RriAdapter",
     "Totals",

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 import dspy
@@ -53,6 +53,11 @@ class OutputSpec:
     fields: tuple[str, ...]
     full: Mapping[str, Any] = field(default_factory=dict)
     """The schema with the lengths and bounds that stay off the wire."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the schema with its bounds; empty for plain text."""
+        return digest_of(self.full) if self.full else ""
 
     def response_format(self) -> dict[str, Any]:
         return {"type": "json_schema", "json_schema": {"name": self.name, "schema": self.schema, "strict": True}}

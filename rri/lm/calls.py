@@ -1,10 +1,11 @@
 """What is kept of a model call, who keeps it, and what the calls of a run have cost."""
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Protocol
 
 from rri.config import BudgetConfig, EndpointConfig
@@ -90,7 +91,10 @@ class RecentCalls:
 
 @dataclass
 class Totals:
-    """Sums over calls. `failed` tries cost money too and are counted in every other sum."""
+    """Sums over calls. `failed` tries cost money too and are counted in every other sum.
+
+    `reused` counts replies that came from the cache instead of a call.
+    """
 
     calls: int = 0
     failed: int = 0
@@ -99,6 +103,7 @@ class Totals:
     cached: int = 0
     seconds: float = 0.0
     money: float = 0.0
+    reused: int = 0
 
     def add(self, other: "Totals") -> None:
         for f in fields(self):
@@ -106,60 +111,85 @@ class Totals:
 
 
 class Ledger:
-    """Calls, tokens, seconds and money by role, with the run's hard limits. Lives on the gateway's loop."""
+    """Calls, tokens, seconds and money by role, with the run's hard limits. Lives on the gateway's loop.
+
+    The limit on calls is exact. Tokens and money are known only afterwards, so each call under way counts as the
+    mean of those before it.
+    """
 
     def __init__(self, budget: BudgetConfig | None = None) -> None:
         self.budget = budget or BudgetConfig()
         self.by_role: dict[str, Totals] = {}
+        self._total = Totals()
         self._under_way = 0
+        self._hours_before = 0.0
+        self._started = time.monotonic()
 
-    def restore(self, by_role: dict[str, Totals]) -> None:
+    def restore(self, by_role: dict[str, Totals], hours: float = 0.0) -> None:
         """Take over what earlier starts of the run have spent."""
         self.by_role = by_role
+        self._total = Totals()
+        for role in by_role.values():
+            self._total.add(role)
+        self._hours_before = hours
+
+    @property
+    def hours(self) -> float:
+        """Time that the run has been open, over all starts."""
+        return self._hours_before + (time.monotonic() - self._started) / 3600
 
     def add(self, record: CallRecord) -> None:
         usage = record.usage
-        self.by_role.setdefault(record.role, Totals()).add(
-            Totals(
-                calls=1,
-                failed=int(bool(record.error)),
-                tokens_in=usage.tokens_in,
-                tokens_out=usage.tokens_out,
-                cached=usage.cached,
-                seconds=record.seconds,
-                money=record.money,
-            )
-        )
+        for totals in (self._of(record.role), self._total):
+            totals.calls += 1
+            totals.failed += bool(record.error)
+            totals.tokens_in += usage.tokens_in
+            totals.tokens_out += usage.tokens_out
+            totals.cached += usage.cached
+            totals.seconds += record.seconds
+            totals.money += record.money
+
+    def reused(self, role: str) -> None:
+        """A reply was found in the cache."""
+        for totals in (self._of(role), self._total):
+            totals.reused += 1
+
+    def _of(self, role: str) -> Totals:
+        return self.by_role.setdefault(role, Totals())
 
     def total(self) -> Totals:
-        total = Totals()
-        for role in self.by_role.values():
-            total.add(role)
-        return total
+        return replace(self._total)
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """One call under way; it counts against the limit on calls from its start.
+        """One call under way; it counts against the limits from its start.
 
         Raises:
             BudgetExhausted: a hard limit is reached, so the call may not start.
         """
-        self._check()
+        self.check(calls=True)
         self._under_way += 1
         try:
             yield
         finally:
             self._under_way -= 1
 
-    def _check(self) -> None:
-        total = self.total()
-        spent = {
-            "calls": total.calls + self._under_way,
-            "tokens": total.tokens_in + total.tokens_out,
-            "money": total.money,
-        }
-        for name, value in spent.items():
-            limit = getattr(self.budget, name)
+    def check(self, *, calls: bool = False) -> None:
+        """Whether the run may go on, with `calls` whether one more call may start.
+
+        Raises:
+            BudgetExhausted: a hard limit is reached.
+        """
+        total, budget = self._total, self.budget
+        under_way = self._under_way / total.calls if total.calls else 0.0
+        tokens = total.tokens_in + total.tokens_out
+        spent = (
+            ("hours", self.hours, budget.hours),
+            ("calls", total.calls + self._under_way, budget.calls if calls else None),
+            ("tokens", tokens * (1 + under_way), budget.tokens if calls else None),
+            ("money", total.money * (1 + under_way), budget.money if calls else None),
+        )
+        for name, value, limit in spent:
             if limit is not None and value >= limit:
                 raise BudgetExhausted(
                     f"budget.{name} is used up: {value:g} of {limit:g}", "Raise it in the config and run again to go on"

@@ -6,7 +6,6 @@ may be awaited from any loop, and `complete_sync` called from any thread.
 """
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -16,9 +15,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from rri.aio import LoopThread
-from rri.config import EMBEDDED, EndpointConfig, Role, RoleConfig, RunConfig
+from rri.config import EMBEDDED, EndpointConfig, Role
 from rri.errors import (
-    ConfigError,
     EmbeddedModelError,
     EndpointError,
     MalformedReply,
@@ -27,11 +25,13 @@ from rri.errors import (
     TruncatedReply,
 )
 from rri.lm.adapter import ChatMessage, OutputSpec
+from rri.lm.breaker import Breaker
 from rri.lm.calls import CallRecord, CallSink, Ledger, RecentCalls, Tag, Usage, current_tag
+from rri.lm.reply_cache import ReplyCache, reply_key
+from rri.lm.routes import Route
 from rri.lm.transport import Completion, Transport
 
-__all__ = ["Gateway", "ModelRequest", "Reply", "Route"]
-
+__all__ = ["Gateway", "ModelRequest", "Reply"]
 
 THINK = ("<think>", "</think>")
 """Marks around reasoning that a server without a reasoning parser leaves in the content."""
@@ -39,13 +39,18 @@ THINK = ("<think>", "</think>")
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call as a role asks for it. Sampling left at None is the role's own."""
+    """One call as a role asks for it. Sampling left at None is the role's own.
+
+    `sample` names this very sample, for a reply that may be kept on disk and used again under the same name. Empty,
+    which all roles but the judge leave it, the reply is never reused.
+    """
 
     role: Role
     messages: Sequence[ChatMessage]
     output: OutputSpec
     temperature: float | None = None
     max_tokens: int | None = None
+    sample: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,47 +60,6 @@ class Reply:
     text: str
     value: BaseModel | None
     usage: Usage
-
-
-@dataclass(frozen=True)
-class Route:
-    """Where a role's calls go, as resolved; saved with the run."""
-
-    role: Role
-    endpoint: str
-    model: str
-    config: EndpointConfig
-    sampling: RoleConfig
-
-    def as_manifest(self) -> dict[str, Any]:
-        return {
-            "endpoint": self.endpoint,
-            "url": self.config.url,
-            "model": self.model,
-            "temperature": self.sampling.temperature,
-            "max_tokens": self.sampling.max_tokens,
-        }
-
-
-def resolve_routes(config: RunConfig) -> dict[Role, Route]:
-    """Role -> route.
-
-    Raises:
-        ConfigError: an endpoint names no model, or its key's variable is unset.
-    """
-    routes = {}
-    for role, sampling in config.roles.items():
-        endpoint = config.endpoints[sampling.endpoint]
-        model = sampling.model or endpoint.model
-        if not model and endpoint.url != EMBEDDED:
-            raise ConfigError(f"role {role}: endpoint {sampling.endpoint!r} names no model", "Set endpoints.*.model")
-        if endpoint.api_key_env and not os.environ.get(endpoint.api_key_env):
-            raise ConfigError(
-                f"endpoint {sampling.endpoint!r}: environment variable {endpoint.api_key_env} is unset",
-                "Export the key, or change api_key_env",
-            )
-        routes[role] = Route(role, sampling.endpoint, model or EMBEDDED, endpoint, sampling)
-    return routes
 
 
 @dataclass
@@ -114,6 +78,8 @@ class Gateway:
         sink: keeps every call; the latest 200 in memory by default.
         loop: the loop on which calls run; a new background one by default.
         embedded_url: called for the embedded endpoint's URL before each of its tries; restarts a dead child.
+        cache: replies of named samples, from disk.
+        say: told when an endpoint goes away or comes back.
     """
 
     def __init__(
@@ -124,12 +90,17 @@ class Gateway:
         sink: CallSink | None = None,
         loop: LoopThread | None = None,
         embedded_url: Callable[[], Awaitable[str]] | None = None,
+        cache: ReplyCache | None = None,
+        say: Callable[[str], None] = lambda message: None,
     ) -> None:
         self.routes = dict(routes)
         self.ledger = ledger or Ledger()
         self.sink: CallSink = sink or RecentCalls()
         self.loop = loop or LoopThread("rri-gateway")
+        self.cache = cache
+        self.say = say
         self._embedded_url = embedded_url
+        self._breakers: dict[str, Breaker] = {}
         self._transport = Transport()
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._random = random.Random()
@@ -145,6 +116,19 @@ class Gateway:
         if self._keeping:
             await asyncio.wait(self._keeping)
         await self._transport.close()
+        if self.cache is not None:
+            self.cache.close()
+
+    @property
+    def paused(self) -> str:
+        """Why calls wait for an endpoint now; empty when none do."""
+        away = [f"endpoint {b.name!r} is away: {b.reason}" for b in list(self._breakers.values()) if b.open]
+        return "; ".join(away)
+
+    def paused_s(self, role: Role) -> float:
+        """Seconds that the calls of `role` have had to wait for its endpoint so far."""
+        breaker = self._breakers.get(self.routes[role].endpoint)
+        return breaker.paused_s if breaker is not None else 0.0
 
     def complete_sync(self, request: ModelRequest) -> Reply:
         """`complete` for threads without a loop."""
@@ -162,19 +146,58 @@ class Gateway:
         return await self.loop.call(self._complete(request, current_tag()))
 
     async def _complete(self, request: ModelRequest, tag: Tag) -> Reply:
+        key = self._key(request)
+        if key is not None and (known := self._known(request, key)) is not None:
+            return known
         try:
-            return await self._sample(request, tag)
+            reply = await self._sample(request, tag)
         except ReplyError:
-            return await self._sample(request, tag)
+            reply = await self._sample(request, tag)
+        if key is not None and self.cache is not None:
+            self.cache.put(key, reply.text)
+        return reply
+
+    def _key(self, request: ModelRequest) -> bytes | None:
+        if self.cache is None or not request.sample:
+            return None
+        route = self.routes[request.role]
+        temperature, most = _sampling(request, route)
+        prompt = (part for message in request.messages for part in (message["role"], message["content"]))
+        return reply_key(
+            route.identity, request.output.name, request.output.digest, f"{temperature} {most}", request.sample, *prompt
+        )
+
+    def _known(self, request: ModelRequest, key: bytes) -> Reply | None:
+        """The kept reply; None when there is none, or the schema does not take it any more."""
+        text = self.cache.get(key) if self.cache is not None else None
+        if text is None:
+            return None
+        try:
+            reply = Reply(text, request.output.validate(text), Usage())
+        except MalformedReply:
+            return None
+        self.ledger.reused(request.role)
+        return reply
 
     async def _sample(self, request: ModelRequest, tag: Tag) -> Reply:
-        """One sample, tried again while the endpoint, not the reply, is at fault."""
+        """One sample from the role's endpoint, from its fallback while that fails."""
         route = self.routes[request.role]
+        if route.fallback is None:
+            return await self._tries(request, route, tag, route.config.breaker_patience_s)
+        try:
+            return await self._tries(request, route, tag, 0.0)
+        except EndpointError as error:
+            if not error.retryable:
+                raise
+        return await self._tries(request, route.fallback, tag, route.fallback.config.breaker_patience_s)
+
+    async def _tries(self, request: ModelRequest, route: Route, tag: Tag, patience_s: float) -> Reply:
+        """One sample, tried again while the endpoint, not the reply, is at fault."""
         clock = _Clock(route.config.deadline_s)
         attempt = 0
         while True:
             try:
-                return await self._try(request, route, tag, attempt, clock)
+                return await self._try(request, route, tag, attempt, clock, patience_s)
             except EndpointError as error:
                 if not error.retryable or attempt >= route.config.retries:
                     raise
@@ -187,29 +210,33 @@ class Gateway:
             clock.left -= pause
             await asyncio.sleep(pause)
 
+    def _breaker(self, route: Route) -> Breaker:
+        if route.endpoint not in self._breakers:
+            self._breakers[route.endpoint] = Breaker(route.endpoint, route.config, self.say)
+        return self._breakers[route.endpoint]
+
     def _pause(self, config: EndpointConfig, attempt: int, retry_after: float | None) -> float:
         backoff = min(config.retry_wait_max_s, config.retry_wait_s * 2.0 ** min(attempt, 30)) * self._random.uniform(
             0.5, 1.0
         )
         return min(config.retry_wait_max_s, max(backoff, retry_after or 0.0))
 
-    async def _try(self, request: ModelRequest, route: Route, tag: Tag, attempt: int, clock: "_Clock") -> Reply:
+    async def _try(
+        self, request: ModelRequest, route: Route, tag: Tag, attempt: int, clock: _Clock, patience_s: float
+    ) -> Reply:
+        breaker = self._breaker(route)
         slots = self._slots.setdefault(route.endpoint, asyncio.Semaphore(route.config.concurrency))
         async with slots:
-            with self.ledger.call():
-                started = time.monotonic()
-                completion, reply, failure = Completion("", Usage()), None, None
-                try:
-                    completion = await self._post(request, route, min(route.config.timeout_s, clock.left))
-                    reply = _usable(completion, request, route)
-                except ModelError as error:
-                    failure = error
-                except asyncio.CancelledError:
-                    # The endpoint may charge for it all the same.
-                    failure = ModelError("cancelled by the caller")
-                    self._keep_soon(self._record(request, route, tag, attempt, completion, started, failure))
-                    raise
-            record = self._record(request, route, tag, attempt, completion, started, failure)
+            # Inside the slot: calls that queued for it while the endpoint failed must wait too.
+            if breaker.open:
+                await breaker.gate(patience_s)
+            try:
+                with self.ledger.call():
+                    record, reply, failure = await self._attempt(request, route, tag, attempt, clock)
+            except BaseException:
+                breaker.abandoned()
+                raise
+            _report(breaker, failure)
             clock.left -= record.seconds
             self.ledger.add(record)
         await self.sink.keep(record)
@@ -218,23 +245,40 @@ class Gateway:
             raise _named(failure, route)
         return reply
 
+    async def _attempt(
+        self, request: ModelRequest, route: Route, tag: Tag, attempt: int, clock: _Clock
+    ) -> tuple[CallRecord, Reply | None, ModelError | None]:
+        """One request on the wire, with what there is to keep of it."""
+        started = time.monotonic()
+        completion, reply, failure = Completion("", Usage()), None, None
+        try:
+            completion = await self._post(request, route, min(route.config.timeout_s, clock.left))
+            reply = _usable(completion, request, route)
+        except ModelError as error:
+            failure = error
+        except asyncio.CancelledError:
+            # The endpoint may charge for it all the same.
+            failure = ModelError("cancelled by the caller")
+            self._keep_soon(self._record(request, route, tag, attempt, completion, started, failure))
+            raise
+        return self._record(request, route, tag, attempt, completion, started, failure), reply, failure
+
     async def _post(self, request: ModelRequest, route: Route, timeout_s: float) -> Completion:
         url = route.config.url.rstrip("/")
         if url == EMBEDDED:
             if self._embedded_url is None:
                 raise EmbeddedModelError("the embedded model is not running", "Open the gateway with `open_gateway`")
             url = await self._embedded_url()
-        key = os.environ.get(route.config.api_key_env, "") if route.config.api_key_env else ""
-        return await self._transport.post(url, key, self._body(request, route), timeout_s)
+        return await self._transport.post(url, route.key, self._body(request, route), timeout_s)
 
     @staticmethod
     def _body(request: ModelRequest, route: Route) -> dict[str, Any]:
-        temperature = route.sampling.temperature if request.temperature is None else request.temperature
+        temperature, most = _sampling(request, route)
         body: dict[str, Any] = {
             **route.config.extra_body,
             "model": route.model,
             "messages": list(request.messages),
-            route.config.max_tokens_field: request.max_tokens or route.sampling.max_tokens,
+            route.config.max_tokens_field: most,
         }
         if temperature is not None:
             body["temperature"] = temperature
@@ -275,6 +319,20 @@ class Gateway:
             money=completion.usage.money(route.config),
             error=f"{type(failure).__name__}: {failure.what}" if failure else "",
         )
+
+
+def _sampling(request: ModelRequest, route: Route) -> tuple[float | None, int]:
+    """Temperature and token limit of a call."""
+    temperature = route.sampling.temperature if request.temperature is None else request.temperature
+    return temperature, request.max_tokens or route.sampling.max_tokens
+
+
+def _report(breaker: Breaker, failure: ModelError | None) -> None:
+    """Tell the breaker of an endpoint how a try ended."""
+    if isinstance(failure, EndpointError):
+        breaker.failed(failure)
+    else:
+        breaker.answered()
 
 
 def _usable(completion: Completion, request: ModelRequest, route: Route) -> Reply:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Self
 
 import signatures
@@ -29,6 +30,9 @@ __all__ = ["OpenRun"]
 FEEDBACK_WINDOW = 64
 """Rollouts in the rolling mean that the generator is told."""
 
+HEARTBEAT_S = 30.0
+"""How often an open run notes that it is open; a kill loses at most as much of its hours."""
+
 Progress = Callable[[str], None]
 
 
@@ -41,9 +45,10 @@ class OpenRun:
         self.store = store
         self.gateway = gateway
         self.material = material
-        self.health = Health(status="starting")
+        self._health = Health(status="starting")
         self.error: BaseException | None = None
         self._producing: asyncio.Task[None] | None = None
+        self._clock: asyncio.Task[None] | None = None
         self.pool: Pool
         self.producer: Producer
         self.grading: RolloutGrader
@@ -59,11 +64,18 @@ class OpenRun:
         """
         store = Store(folder.path)
         ledger = Ledger(config.budget)
-        ledger.restore(store.call_totals())
+        ledger.restore(store.call_totals(), store.hours_open())
         gateway = None
         try:
             with _Stage(store, "models", progress):
-                gateway = open_gateway(config, ledger=ledger, sink=store, log_dir=folder.logs, progress=progress)
+                gateway = open_gateway(
+                    config,
+                    ledger=ledger,
+                    sink=store,
+                    log_dir=folder.logs,
+                    progress=progress,
+                    say=partial(_tell, store, progress),
+                )
                 folder.add_start(
                     routes={role: route.as_manifest() for role, route in gateway.routes.items()},
                     prompts=prompt_digests(signatures.ALL),
@@ -124,11 +136,32 @@ class OpenRun:
 
     async def start(self) -> None:
         """Begin admitting in the background and serving."""
-        self.health = Health(status="ok")
+        self._health = Health(status="ok")
+        self._clock = asyncio.create_task(self._watch_time())
         if not self.producer.finished:
             self._producing = asyncio.create_task(self._produce())
             # Only now does nobody expect more tasks, which decides what waiting positions get.
             self._producing.add_done_callback(lambda _: self.pool.nudge())
+
+    @property
+    def health(self) -> Health:
+        """Whether the run goes on. `paused`: calls wait for an endpoint that is away; nothing is lost meanwhile."""
+        if self._health.status == "ok" and (why := self.gateway.paused):
+            return Health(status="paused", reason=why)
+        return self._health
+
+    async def _watch_time(self) -> None:
+        """Keep how long the run has been open, and end it at its limit of hours."""
+        started = f"{time.time():.3f}"
+        try:
+            while True:
+                await self.store.log("open", started)
+                self.gateway.ledger.check()
+                limit = self.config.budget.hours
+                left = HEARTBEAT_S if limit is None else 3600 * (limit - self.gateway.ledger.hours) + 0.05
+                await asyncio.sleep(min(HEARTBEAT_S, left))
+        except Exception as error:  # noqa: BLE001  (background work must fail loudly, whatever fails)
+            self.fail(error)
 
     async def _produce(self) -> None:
         started = time.monotonic()
@@ -143,8 +176,8 @@ class OpenRun:
         """Stop serving for good in this process; the reason is what clients and the owner see."""
         if self.error is None:
             self.error = error
-            self.health = Health(status="failed", reason=str(error) or type(error).__name__)
-            self.store.log_soon("ended", self.health.reason)
+            self._health = Health(status="failed", reason=str(error) or type(error).__name__)
+            self.store.log_soon("ended", self._health.reason)
             self.grading.cancel()
             self.pool.nudge()
 
@@ -161,11 +194,11 @@ class OpenRun:
 
     async def stop(self) -> None:
         """End background work. What is under way is dropped; everything reported is kept."""
-        if self.health.status in ("starting", "ok"):
-            self.health = Health(status="stopping")
-        if self._producing is not None:
-            self._producing.cancel()
-            await asyncio.wait([self._producing])
+        if self._health.status in ("starting", "ok"):
+            self._health = Health(status="stopping")
+        for job in filter(None, (self._producing, self._clock)):
+            job.cancel()
+            await asyncio.wait([job])
         await self.grading.stop()
 
     def close(self) -> None:
@@ -263,6 +296,12 @@ class OpenRun:
             },
             "calls": {role: asdict(totals) for role, totals in self.gateway.ledger.by_role.items()},
         }
+
+
+def _tell(store: Store, progress: Progress, message: str) -> None:
+    """An endpoint went away or came back."""
+    progress(message)
+    store.log_soon("endpoint", message)
 
 
 class _Stage:

@@ -13,7 +13,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from rri.errors import StoreError
 from rri.lm.calls import CallRecord, Tag, Usage
 from rri.store import tables as t
-from rri.store.store import DATABASE, KeptCall
+from rri.store.database import DATABASE
+from rri.store.rows import KeptCall
 
 __all__ = ["read_calls"]
 
