@@ -32,7 +32,8 @@ from typing import Any
 import torch
 from trl import GRPOConfig, GRPOTrainer, TrlParser  # type: ignore[attr-defined]
 
-from rri.client import RunInfo, ServiceClient
+from rri.client import ServiceClient
+from rri.wire import RunInfo
 from rri.errors import ConfigError, RriError, RunDirError
 from training.checkpoints import Checkpoint, final_step, newest_complete, publish_final
 from training.lifetime import clear_exit, exit_code_of, record_exit

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from statistics import fmean, pstdev
 from typing import Any, Protocol
 
-from rri.client import GradedRow, GradeResponse, Row
 from rri.errors import ServiceRefused
+from rri.wire import GradedRow, GradeResponse, Row
 
 __all__ = ["Grades", "RewardFunction", "rows_of", "rubric_reward"]
 

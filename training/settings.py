@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rri.client import RunInfo
 from rri.errors import ConfigError
+from rri.wire import RunInfo
 
 __all__ = ["Schedule", "base_settings", "check_settings", "default_batch", "derive_settings", "solver_settings"]
 

@@ -7,9 +7,10 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
-from rri.client import POLL_S, GradeRequest, GradeResponse, Health, ResumeRequest, RunInfo, ServedTask, Waiting
+from rri.client import POLL_S
 from rri.errors import RriError, ServiceRefused, ServiceUnavailable
 from rri.service.run import OpenRun
+from rri.wire import GradeRequest, GradeResponse, Health, ResumeRequest, RunInfo, ServedTask, Waiting
 
 __all__ = ["make_app"]
 

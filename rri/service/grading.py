@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from programs.grader import Grader
-from rri.client import GradedRow, GradeRequest, GradeResponse, Row
 from rri.config import GradingConfig
 from rri.errors import ModelError, ServiceRefused, ServiceUnavailable
 from rri.lm import tagged
 from rri.pool import Pool
 from rri.store import GradeRow, Place, Store
 from rri.types import Grade, Split, Task
+from rri.wire import GradedRow, GradeRequest, GradeResponse, Row
 
 __all__ = ["RolloutGrader"]
 

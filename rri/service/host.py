@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 import uvicorn
 
-from rri.client import SERVICE_FILE, ServiceAddress, write_address
+from rri.client import SERVICE_FILE, write_address
 from rri.config import ServiceConfig
 from rri.errors import ConfigError
 from rri.service.app import make_app
 from rri.service.run import OpenRun
+from rri.wire import ServiceAddress
 
 __all__ = ["check_access", "hosted"]
 

@@ -11,7 +11,6 @@ from typing import Any, Self
 import signatures
 from programs.roles import Roles
 from programs.writing import TaskWriter, difficulty_feedback
-from rri.client import GradeRequest, GradeResponse, Health, RunInfo, ServedTask, Waiting
 from rri.config import RunConfig
 from rri.errors import ServiceError, ServiceRefused
 from rri.knowledge import PassageIndex
@@ -23,6 +22,7 @@ from rri.service.material import Material
 from rri.service.producer import Producer
 from rri.store import Store
 from rri.types import Message
+from rri.wire import GradeRequest, GradeResponse, Health, RunInfo, ServedTask, Waiting
 from signatures import prompt_digests
 
 __all__ = ["OpenRun"]

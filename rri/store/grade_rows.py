@@ -7,10 +7,11 @@ from typing import Any
 
 from sqlalchemy import Connection, case, func, insert, select, update
 
+from rri.cases import Answered, GradedCase
 from rri.store import tables as t
 from rri.store.database import Database
 from rri.store.rows import GradeRow, Place
-from rri.types import Grade, Split, digest_of
+from rri.types import Grade, Split, Task, digest_of
 
 __all__ = ["GradeRows"]
 
@@ -58,9 +59,7 @@ class GradeRows(Database):
         row = self._read(lambda c: c.execute(query).first())
         if row is None:
             return None
-        return Grade.model_validate(
-            {"score": row.score, "raw": row.raw, "unscored": row.unscored, "verdicts": json.loads(row.verdicts)}
-        )
+        return _grade(row)
 
     def group_scores(self, split: Split, cycle: int, position: int) -> dict[int, float | None]:
         """Row -> score of the kept rollouts of one group; truncated ones have none of their own."""
@@ -69,6 +68,47 @@ class GradeRows(Database):
             g.split == split, g.cycle == cycle, g.position == position, g.superseded.is_(False)
         )
         return {int(row): score for row, score in self._read(lambda c: c.execute(query).all())}
+
+    def groups(self, cycle: int) -> dict[int, tuple[str, int, list[Answered]]]:
+        """Position -> (task id, version, finished and scored rollouts in row order) of a training cycle."""
+        g = t.grades.c
+        query = (
+            select(g.position, g.task_id, g.version, g.row, g.answer, g.score, g.raw, g.unscored, g.verdicts)
+            .where(g.split == "train", g.cycle == cycle, g.superseded.is_(False))
+            .where(g.finished.is_(True), g.raw.is_not(None))
+            .order_by(g.position, g.row)
+        )
+        found: dict[int, tuple[str, int, list[Answered]]] = {}
+        for row in self._read(lambda c: c.execute(query).all()):
+            answers = found.setdefault(int(row.position), (str(row.task_id), int(row.version), []))[2]
+            answers.append(Answered(row=row.row, answer=row.answer, grade=_grade(row)))
+        return found
+
+    def scored_since(self, cycle: int) -> list[tuple[int, float]]:
+        """(number, training score) of the scored training rollouts of cycle `cycle` and later ones."""
+        g = t.grades.c
+        query = select(g.id, g.score).where(
+            g.split == "train", g.cycle >= cycle, g.superseded.is_(False), g.score.is_not(None)
+        )
+        return [(int(i), float(score)) for i, score in self._read(lambda c: c.execute(query.order_by(g.id)).all())]
+
+    def graded_cases(self, numbers: Sequence[int]) -> list[GradedCase]:
+        """Rollouts by number, in that order, each with the version of the task that graded it."""
+        g, v = t.grades.c, t.task_versions.c
+        same = (v.task_id == g.task_id) & (v.version == g.version)
+        query = select(t.grades, v.body).join_from(t.grades, t.task_versions, same).where(g.id.in_(numbers))
+        found = {int(row.id): _graded_case(row) for row in self._read(lambda c: c.execute(query).all())}
+        return [found[number] for number in numbers]
+
+    def task_scores(self) -> list[tuple[str, int, float]]:
+        """(task id, version, training score) of every scored training rollout, oldest first."""
+        g = t.grades.c
+        query = (
+            select(g.task_id, g.version, g.score)
+            .where(g.split == "train", g.superseded.is_(False), g.score.is_not(None))
+            .order_by(g.id)
+        )
+        return [(str(i), int(v), float(s)) for i, v, s in self._read(lambda c: c.execute(query).all())]
 
     async def supersede(self, cycle: int) -> int:
         """Training resumes at `cycle`: its rows and later ones are out of every window, but kept. Their number."""
@@ -108,3 +148,22 @@ class GradeRows(Database):
             .order_by(g.cycle)
         )
         return [(int(cycle), int(n), mean) for cycle, n, mean in self._read(lambda c: c.execute(query).all())]
+
+
+def _grade(row: Any) -> Grade:
+    return Grade.model_validate(
+        {"score": row.score, "raw": row.raw, "unscored": row.unscored, "verdicts": json.loads(row.verdicts)}
+    )
+
+
+def _graded_case(row: Any) -> GradedCase:
+    return GradedCase(
+        cycle=row.cycle,
+        position=row.position,
+        row=row.row,
+        task=Task.model_validate_json(row.body),
+        answer=row.answer,
+        truncated=not row.finished,
+        grade=_grade(row),
+        score=row.score,
+    )

@@ -1,11 +1,12 @@
 """Rows as they are written and read back."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from rri.lm.calls import CallRecord
 from rri.types import Grade, Split
 
-__all__ = ["GradeRow", "KeptCall", "Place", "ServedRow"]
+__all__ = ["GradeRow", "KeptCall", "Origin", "Place", "ServedRow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,17 @@ class ServedRow:
     task_id: str
     version: int
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How a task came to be: under which versions of guidance and memo, and the shape that was asked for."""
+
+    source: Literal["written", "imported", "forked"] = "written"
+    guidance: int | None = None
+    memo: int | None = None
+    asked_positives: int | None = None
+    asked_negative: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

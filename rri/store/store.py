@@ -2,12 +2,13 @@
 
 from rri.store.call_rows import CallRows
 from rri.store.grade_rows import GradeRows
+from rri.store.loop_rows import LoopRows
 from rri.store.task_rows import TaskRows
 
 __all__ = ["Store"]
 
 
-class Store(TaskRows, GradeRows, CallRows):
+class Store(TaskRows, GradeRows, CallRows, LoopRows):
     """One run's database: all its tables behind one writer.
 
     Raises:

@@ -14,7 +14,27 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-__all__ = ["admissions", "calls", "events", "grades", "metadata", "proposals", "resumes", "served", "task_versions"]
+__all__ = [
+    "admissions",
+    "calls",
+    "cases",
+    "events",
+    "evictions",
+    "grades",
+    "guidance",
+    "honest_answers",
+    "memos",
+    "metadata",
+    "origins",
+    "patches",
+    "proposals",
+    "rankings",
+    "reports",
+    "resumes",
+    "rounds",
+    "served",
+    "task_versions",
+]
 
 metadata = MetaData()
 
@@ -50,7 +70,26 @@ admissions = Table(
     Column("outcome", String(16), nullable=False, index=True),
     Column("delta_before", Float),
     Column("delta_after", Float),
+    # The honest answer's score in the first probe, where that gave one.
+    Column("honest_before", Float),
     Column("evidence", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+origins = Table(
+    "origins",
+    metadata,
+    # How a task came to be: under which guidance and memo, what was asked and what was delivered.
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("task_id", String(64), nullable=False, unique=True),
+    Column("source", String(16), nullable=False),
+    Column("guidance", Integer),
+    Column("memo", Integer, index=True),
+    Column("asked_positives", Integer),
+    Column("asked_negative", Boolean),
+    Column("positives", Integer, nullable=False),
+    Column("negatives", Integer, nullable=False),
+    Column("red_team", Boolean, nullable=False),
     Column("at", Float, nullable=False),
 )
 
@@ -126,4 +165,115 @@ events = Table(
     Column("message", Text, nullable=False),
     Column("data", Text, nullable=False),
     Column("at", Float, nullable=False),
+)
+
+reports = Table(
+    "reports",
+    metadata,
+    # A cycle that the trainer has finished. A resumed trainer reports its cycles anew.
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("cycle", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("metrics", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+rankings = Table(
+    "rankings",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("report", Integer, nullable=False, index=True),
+    Column("position", Integer, nullable=False),
+    Column("task_id", String(64), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("pairs", Integer, nullable=False),
+    Column("longer", Integer, nullable=False),
+    Column("earlier", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+cases = Table(
+    "cases",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("report", Integer, nullable=False, index=True),
+    Column("cycle", Integer, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("task_id", String(64), nullable=False, index=True),
+    Column("version", Integer, nullable=False),
+    Column("gap", Float, nullable=False),
+    Column("chosen", Boolean, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+patches = Table(
+    "patches",
+    metadata,
+    # The order of patches is the order of replay.
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("case_id", Integer, nullable=False, unique=True),
+    Column("task_id", String(64), nullable=False, index=True),
+    Column("version", Integer, nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("accepted", Integer, nullable=False),
+    Column("lead_before", Float),
+    Column("lead_after", Float),
+    Column("body", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+honest_answers = Table(
+    "honest_answers",
+    metadata,
+    Column("conversation", String(32), primary_key=True),
+    Column("answer", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+evictions = Table(
+    "evictions",
+    metadata,
+    Column("seq", Integer, primary_key=True, autoincrement=True),
+    Column("task_id", String(64), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("mean", Float, nullable=False),
+    Column("variance", Float, nullable=False),
+    Column("rollouts", Integer, nullable=False),
+    Column("at", Float, nullable=False),
+    UniqueConstraint("task_id", "version"),
+)
+
+guidance = Table(
+    "guidance",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("cycle", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+memos = Table(
+    "memos",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("cycle", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("at", Float, nullable=False),
+)
+
+rounds = Table(
+    "rounds",
+    metadata,
+    # Work of the loop that is over for good; what has no row here is done again after a kill.
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("report", Integer, nullable=False),
+    Column("cycle", Integer, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("seconds", Float, nullable=False),
+    Column("data", Text, nullable=False),
+    Column("at", Float, nullable=False),
+    Index("rounds_by_report", "report", "kind"),
 )

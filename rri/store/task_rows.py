@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, func, insert, select
 from sqlalchemy.dialects.sqlite import insert as upsert
 
+from rri.errors import StoreError
 from rri.evidence import Admission
+from rri.shape import ShapeRow
 from rri.store import tables as t
 from rri.store.database import Database
-from rri.store.rows import ServedRow
+from rri.store.rows import Origin, ServedRow
 from rri.types import Task
 
 __all__ = ["TaskRows", "add_version"]
@@ -18,16 +21,32 @@ __all__ = ["TaskRows", "add_version"]
 class TaskRows(Database):
     """Tables task_versions, proposals, admissions, served."""
 
-    async def add_draft(self, task: Task) -> None:
-        """Keep a task as the generator wrote it, before it is attacked. A restart goes on from here."""
-        await self._writer.write(lambda c: add_version(c, task))
+    async def add_draft(self, task: Task, origin: Origin | None = None) -> None:
+        """Keep a task as it was written, before it is attacked. A restart goes on from here."""
+        await self.add_drafts([task], origin or Origin())
+
+    async def add_drafts(self, tasks: Sequence[Task], origin: Origin) -> None:
+        """Keep several, all or none.
+
+        Raises:
+            StoreError: one of the ids is taken by another task.
+        """
+
+        def work(c: Connection) -> None:
+            for task in tasks:
+                add_version(c, task)
+                c.execute(upsert(t.origins).values(**_origin_row(task, origin)).on_conflict_do_nothing())
+
+        await self._writer.write(work)
 
     async def add_admission(self, admission: Admission) -> None:
         """Keep a task's admission with all evidence and every version it went through, in one commit."""
 
         def work(c: Connection) -> None:
             accepted = [r.task for r in admission.rewrites if r.outcome == "accepted" and r.task is not None]
-            for task in [admission.original, *accepted, admission.task]:
+            last = admission.task.version
+            # A rewrite that was accepted and then outgrew the solver's prompt is evidence, no version of the task.
+            for task in [admission.original, *(r for r in accepted if r.version < last), admission.task]:
                 add_version(c, task)
             c.execute(
                 insert(t.admissions).values(
@@ -36,6 +55,7 @@ class TaskRows(Database):
                     outcome=admission.outcome,
                     delta_before=admission.delta_before,
                     delta_after=admission.delta_after,
+                    honest_before=_honest_before(admission),
                     evidence=admission.model_dump_json(),
                     at=time.time(),
                 )
@@ -105,6 +125,51 @@ class TaskRows(Database):
         query = select(t.proposals.c.text).order_by(t.proposals.c.id.desc()).limit(limit)
         return [str(text) for text in self._read(lambda c: c.scalars(query).all())]
 
+    def origins(self, last: int) -> tuple[list[ShapeRow], int]:
+        """What was asked of the generator and delivered for the latest `last` written tasks, oldest first, and how
+        many came before them.
+        """
+        o = t.origins.c
+        columns = (o.asked_positives, o.asked_negative, o.positives, o.negatives, o.red_team)
+        query = select(*columns).where(o.source == "written", o.asked_positives.is_not(None))
+        total = self._read(lambda c: c.scalar(select(func.count()).select_from(query.subquery())))
+        rows = self._read(lambda c: c.execute(query.order_by(o.seq.desc()).limit(last)).all())
+        return [ShapeRow(*row) for row in reversed(rows)], int(total or 0) - len(rows)
+
+    def probes_by_memo(self) -> dict[int, tuple[list[float], list[float]]]:
+        """Memo version -> deltas and honest scores of the first probes of the tasks written under it."""
+        a, o = t.admissions.c, t.origins.c
+        query = (
+            select(o.memo, a.delta_before, a.honest_before)
+            .join_from(t.admissions, t.origins, a.task_id == o.task_id)
+            .where(o.memo.is_not(None), a.delta_before.is_not(None), a.honest_before.is_not(None))
+            .order_by(a.seq)
+        )
+        found: dict[int, tuple[list[float], list[float]]] = {}
+        for memo, delta, honest in self._read(lambda c: c.execute(query).all()):
+            deltas, honests = found.setdefault(int(memo), ([], []))
+            deltas.append(float(delta))
+            honests.append(float(honest))
+        return found
+
+    def latest_tasks(self, limit: int) -> list[Task]:
+        """The latest admitted tasks as they were written, oldest first."""
+        a, v = t.admissions.c, t.task_versions.c
+        ids = select(a.task_id).order_by(a.seq.desc()).limit(limit)
+        query = select(v.body).where(v.task_id.in_(ids), v.version == 1).order_by(v.seq)
+        return [Task.model_validate_json(body) for body in self._read(lambda c: c.scalars(query).all())]
+
+    def versions(self, task_id: str) -> list[Task]:
+        """Every version of a task, oldest first."""
+        v = t.task_versions.c
+        query = select(v.body).where(v.task_id == task_id).order_by(v.version)
+        return [Task.model_validate_json(body) for body in self._read(lambda c: c.scalars(query).all())]
+
+    def admission(self, task_id: str) -> Admission | None:
+        query = select(t.admissions.c.evidence).where(t.admissions.c.task_id == task_id)
+        evidence = self._read(lambda c: c.scalar(query))
+        return Admission.model_validate_json(evidence) if evidence is not None else None
+
     async def add_served(self, row: ServedRow) -> None:
         values = {"position": row.position, "task_id": row.task_id, "version": row.version, "source": row.source}
         await self._writer.write(lambda c: c.execute(insert(t.served).values(**values, at=time.time())))
@@ -117,6 +182,11 @@ class TaskRows(Database):
 
 
 def add_version(connection: Connection, task: Task) -> None:
+    """Keep a version. It is written once: as a draft, then named again by its admission.
+
+    Raises:
+        StoreError: the version is known with other content.
+    """
     values = {
         "task_id": task.task_id,
         "version": task.version,
@@ -124,5 +194,33 @@ def add_version(connection: Connection, task: Task) -> None:
         "body": task.model_dump_json(),
         "at": time.time(),
     }
-    # A version is written once: as a draft, then named again by its admission.
-    connection.execute(upsert(t.task_versions).values(**values).on_conflict_do_nothing())
+    if connection.execute(upsert(t.task_versions).values(**values).on_conflict_do_nothing()).rowcount:
+        return
+    v = t.task_versions.c
+    known = connection.scalar(select(v.digest).where(v.task_id == task.task_id, v.version == task.version))
+    if known != task.digest:
+        raise StoreError(
+            f"task {task.task_id} version {task.version} is kept with other content ({known}, now {task.digest})",
+            "Give the task another id",
+        )
+
+
+def _origin_row(task: Task, origin: Origin) -> dict[str, Any]:
+    positives = sum(c.points > 0 for c in task.rubric.criteria)
+    return {
+        "task_id": task.task_id,
+        "source": origin.source,
+        "guidance": origin.guidance,
+        "memo": origin.memo,
+        "asked_positives": origin.asked_positives,
+        "asked_negative": origin.asked_negative,
+        "positives": positives,
+        "negatives": len(task.rubric.criteria) - positives,
+        "red_team": task.labels.red_team,
+        "at": time.time(),
+    }
+
+
+def _honest_before(admission: Admission) -> float | None:
+    """The honest answer's score in the first probe, where that measured anything."""
+    return admission.probe.honest_score if admission.probe and admission.delta_before is not None else None

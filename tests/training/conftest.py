@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rri.client import RunInfo
+from rri.wire import RunInfo
 from tests.training.starts import ROOT, Launch, Started
 
 

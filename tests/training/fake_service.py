@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from rri.client import GradedRow, GradeRequest, GradeResponse, ResumeRequest, Row, RunInfo, ServedTask, Waiting
 from rri.types import Message
+from rri.wire import GradedRow, GradeRequest, GradeResponse, ResumeRequest, Row, RunInfo, ServedTask, Waiting
 
 Scorer = Callable[[Row], float | None]
 

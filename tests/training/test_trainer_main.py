@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rri.client import RunInfo
+from rri.wire import RunInfo
 from tests.training.fake_service import FakeService
 from training import grpo
 

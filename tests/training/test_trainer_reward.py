@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from rri.client import GradedRow, GradeResponse, Row, RunInfo, ServiceClient
+from rri.client import ServiceClient
 from rri.errors import ServiceRefused, ServiceUnavailable
+from rri.wire import GradedRow, GradeResponse, Row, RunInfo
 from tests.training.fake_service import FakeService
 from training.reward import rubric_reward
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rri.client import GradeRequest, Row, RunInfo
+from rri.wire import GradeRequest, Row, RunInfo
 from tests.training.fake_service import FakeService, Scorer, by_length
 from tests.training.starts import DEADLINE_S, Launch, trainer
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rri.client import RunInfo
 from rri.errors import ConfigError
+from rri.wire import RunInfo
 from training.settings import (
     Schedule,
     base_settings,

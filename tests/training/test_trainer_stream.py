@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 from trl.trainer.utils import repeat_iterable_dataset
 
-from rri.client import RunInfo, ServiceClient
+from rri.client import ServiceClient
 from rri.errors import ServiceRefused, ServiceUnavailable
+from rri.wire import RunInfo
 from tests.training.fake_service import FakeService
 from training.stream import WaitLog, task_stream
 

@@ -11,16 +11,7 @@ import httpx
 import pytest
 
 import signatures
-from rri.client import (
-    SERVICE_FILE,
-    GradeRequest,
-    GradeResponse,
-    Row,
-    ServedTask,
-    ServiceAddress,
-    ServiceClient,
-    write_address,
-)
+from rri.client import SERVICE_FILE, ServiceClient, write_address
 from rri.config import RunConfig
 from rri.errors import ConfigError, ServiceRefused, ServiceUnavailable
 from rri.rundir import RunDir
@@ -31,6 +22,7 @@ from rri.service.run import OpenRun
 from rri.store import Place, read_calls
 from rri.testing import ChatRequest, Fault, ScriptedServer, hang, role_models, status
 from rri.testing.roles import HONEST_MARK
+from rri.wire import GradeRequest, GradeResponse, Row, ServedTask, ServiceAddress
 from tests.passages import write_passages
 from tests.rigs import scripted_config
 

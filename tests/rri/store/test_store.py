@@ -93,7 +93,9 @@ def test_a_task_comes_back_with_everything_it_has_and_only_in_its_own_version(st
 
 def test_a_version_is_written_once_and_never_changed(store: Store) -> None:
     asyncio.run(store.add_draft(numbered(1)))
-    asyncio.run(store.add_draft(make_task(9, task_id="000001-abc")))
+    asyncio.run(store.add_draft(numbered(1)))
+    with pytest.raises(StoreError, match="000001-abc version 1 is kept with other content"):
+        asyncio.run(store.add_draft(make_task(9, task_id="000001-abc")))
     assert store.task("000001-abc", 1) == numbered(1)
 
 
