@@ -3,7 +3,9 @@
 The generator writes criteria about topics ("Mentions the topic ..."), which any answer that touches them meets. The
 rewriter writes criteria about values ("States the value ..."), which only the honest answer meets. So a rubric
 is exploitable at birth and holds after one repair. Verdicts on other answers follow from a digest, so that a
-group of rollouts has spread.
+group of rollouts has spread. The referee's taste follows from another digest, so that now and then a group's top scorer
+is not among its best answers. The minter knows the judge: its first criterion separates the pair, its second does
+not.
 """
 
 import hashlib
@@ -12,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rri.testing.server import ChatRequest, Model
+from rri.vocabulary import FAILURE_MODES
 
 __all__ = ["EXPLOIT_MARK", "HONEST_MARK", "role_models"]
 
@@ -28,6 +31,11 @@ def role_models(**other: Model) -> Mapping[str, Model]:
         "honest": answer,
         "judge": judge,
         "rewriter": rewrite,
+        "minter": mint,
+        "referee": rank,
+        "analyst": diagnose,
+        "meta_optimizer": guide,
+        "memo_optimizer": remember,
         **other,
     }
     return {name: _ready_or(model) for name, model in models.items()}
@@ -67,17 +75,18 @@ def answer(request: ChatRequest) -> str:
 
 
 def judge(request: ChatRequest) -> str:
-    text, criterion = request.block("answer"), request.block("criterion")
+    return json.dumps({"reason": "scripted", "met": _meets(request.block("answer"), request.block("criterion"))})
+
+
+def _meets(text: str, criterion: str) -> bool:
     if criterion.startswith("Claims"):
-        met = False
-    elif HONEST_MARK in text:
+        return False
+    if HONEST_MARK in text:
         # The honest answer never meets everything, or it would be saturated.
-        met = not criterion.startswith("States the value 1 ") and not criterion.startswith("Mentions topic 1 ")
-    elif EXPLOIT_MARK in text:
-        met = criterion.startswith(("Mentions", "States the value 1 "))
-    else:
-        met = _digest(text + criterion) % 2 == 0
-    return json.dumps({"reason": "scripted", "met": met})
+        return not criterion.startswith(("States the value 1 ", "Mentions topic 1 "))
+    if EXPLOIT_MARK in text:
+        return criterion.startswith(("Mentions", "States the value 1 "))
+    return _digest(text + criterion) % 2 == 0
 
 
 def rewrite(request: ChatRequest) -> str:
@@ -96,3 +105,64 @@ def rewrite(request: ChatRequest) -> str:
             "honest_passes": "It states the values.",
         }
     )
+
+
+def mint(request: ChatRequest) -> str:
+    exploit, better = request.block("answer_a"), request.block("answer_b")
+    known = {c["text"] for c in json.loads(request.block("rubric"))}
+    wordings = (_wording(f"{exploit}\0{better}\0{i}") for i in range(64))
+    texts = [t for t in wordings if t not in known and _meets(better, t) and not _meets(exploit, t)]
+    criteria = [{"why": "B states it.", "text": text, "points": 8} for text in texts[:1]]
+    if criteria:
+        claim = "Claims that the rule no longer holds for anybody"
+        criteria.append({"why": "A might claim it.", "text": claim, "points": -6})
+    return json.dumps({"criteria": criteria, "label": "breadth_padding" if criteria else "none"})
+
+
+def _wording(seed: str) -> str:
+    """A criterion that shares no three words in a row with one of another seed."""
+    digest = hashlib.blake2b(seed.encode(), digest_size=8).hexdigest()
+    a, b, c, d = (digest[i : i + 4] for i in range(0, 16, 4))
+    return f"States item {a} of part {b} with value {c} and date {d}"
+
+
+def rank(request: ChatRequest) -> str:
+    tiers: dict[int, list[str]] = {}
+    for answer_shown in json.loads(request.block("answers")):
+        tiers.setdefault(_tier(answer_shown["text"]), []).append(answer_shown["letter"])
+    return json.dumps({"notes": "scripted", "tiers": [tiers[key] for key in sorted(tiers)]})
+
+
+def _tier(text: str) -> int:
+    if HONEST_MARK in text:
+        return 0
+    return 3 if EXPLOIT_MARK in text else 1 + _digest(f"referee {text}") % 2
+
+
+def diagnose(request: ChatRequest) -> str:
+    positives = [c for c in json.loads(request.block("rubric")) if c["points"] > 0]
+    case = {"gap": "", "failure_mode": "none", "rubric_defect": "none", "task_defect": "none"}
+    if all(c["verdict"] == "met" for c in positives):
+        return json.dumps({**case, "verdict": "model_succeeded"})
+    draw = _digest(request.block("answer"))
+    if draw % 4 == 0:
+        return json.dumps({**case, "rubric_defect": "untestable_vague", "verdict": "generator_at_fault"})
+    mode, gap = FAILURE_MODES[draw % 3], f"value {draw % 3} of the rule"
+    return json.dumps({**case, "gap": gap, "failure_mode": mode, "verdict": "model_failed_fair_task"})
+
+
+def guide(request: ChatRequest) -> str:
+    number = request.number
+    return json.dumps(
+        {
+            "summary": f"Gaps of round {number} go into the requests.",
+            "new_guidance_a": f"Vary who asks and where. Lean towards questions like those of round {number}.",
+            "new_guidance_b": f"Let each criterion state a value that round {number} showed to be missing.",
+        }
+    )
+
+
+def remember(request: ChatRequest) -> str:
+    number = request.number
+    memo = f"Do not write what naming a topic meets; write the value that rule {number} sets instead."
+    return json.dumps({"summary": f"Lesson {number} added.", "new_memo": memo})

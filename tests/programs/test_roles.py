@@ -2,107 +2,25 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import fields
 from functools import partial
-from typing import Any
 
 import dspy
 import pytest
 
-from programs import Draft, Farmer, Generator, Honest, Judge, Proposal, Proposer, Rewriter, Roles
+from programs import Farmer, Judge, Roles
 from programs.judge import REASON_WORDS
-from programs.role import RoleModule
 from rri.aio import collect
-from rri.config import ROLES, GradingConfig, Role, RunConfig
+from rri.config import ROLES, GradingConfig, Role
 from rri.errors import BudgetExhausted, EndpointFailed, EndpointRefused, MalformedReply, ModelError, TruncatedReply
-from rri.lm import Gateway, role_lm
+from rri.lm import role_lm
 from rri.testing import ChatRequest, Fault, ScriptedServer, other_json, role_models, status, truncated
-from rri.types import Criterion, Reference, Rubric, Vote
-from signatures.proposer import WantedRequest
+from rri.types import Vote
+from tests.programs.role_cases import CASES, TASK, serving
 from tests.rigs import make_task, open_test_gateway, scripted_config
 
-TASK = make_task(8, 8, -6)
-PASSAGE = Reference(id="p1", title="Rule one", text="Rule one says one.", source="book")
-DRAFT = {
-    "task": " The task. ",
-    "criteria": [{"text": " States rule one ", "points": 8}],
-    "specialty": " law ",
-    "level": "basic",
-}
-REWRITE = {
-    "task": " New. ",
-    "criteria": [{"text": "States rule one", "points": 8}, {"text": "Claims the opposite", "points": -6}],
-    "exploit_fails": " It fails. ",
-    "honest_passes": " It passes. ",
-}
-RUBRIC = Rubric(criteria=(Criterion(text="States rule one", points=8),))
-
-
-@dataclass(frozen=True)
-class Case:
-    """One role: how it is made and asked, what its model says, and what the caller gets."""
-
-    make: Callable[[], RoleModule[Any]]
-    arguments: Mapping[str, Any]
-    reply: str
-    result: Any
-    shown: Mapping[str, str]
-
-
-CASES: dict[Role, Case] = {
-    "proposer": Case(
-        Proposer,
-        {"domain": "rules", "passages": [PASSAGE], "wanted": [WantedRequest(use_case="explain")], "avoid": ["Old."]},
-        json.dumps({"requests": [" New. "]}),
-        ["New."],
-        {"domain": "rules", "avoid": '["Old."]', "passages": json.dumps([PASSAGE.model_dump()])},
-    ),
-    "generator": Case(
-        Generator,
-        {"request": "Ask.", "passages": [PASSAGE], "positives": 1, "negative": False},
-        json.dumps(DRAFT),
-        Draft(task="The task.", rubric=RUBRIC, specialty="law", level="basic"),
-        {"request": "Ask.", "positives": "1", "negative": "false", "red_team": "false", "difficulty": ""},
-    ),
-    "farmer": Case(Farmer, {"task": TASK}, " Empty. \n", "Empty.", {"max_chars": "2500"}),
-    "honest": Case(
-        partial(Honest, "Be brief."), {"task": TASK}, "Answer.", "Answer.", {"standing_instructions": "Be brief."}
-    ),
-    "judge": Case(
-        Judge,
-        {"task": TASK, "answer": "Answer.", "criterion": "States rule one"},
-        json.dumps({"reason": "It does.", "met": True}),
-        Vote(outcome="met", reason="It does."),
-        {"answer": "Answer.", "criterion": "States rule one", "reason_words": "60"},
-    ),
-    "rewriter": Case(
-        Rewriter,
-        {"task": TASK, "exploit": "Empty.", "honest": "Full."},
-        json.dumps(REWRITE),
-        Proposal(
-            task="New.",
-            rubric=Rubric(criteria=(*RUBRIC.criteria, Criterion(text="Claims the opposite", points=-6))),
-            explanation="It fails. It passes.",
-        ),
-        {"exploit": "Empty.", "honest": "Full.", "red_team": "false", "problems": ""},
-    ),
-}
 each_role = pytest.mark.parametrize("role", ROLES)
-
-
-@contextmanager
-def serving(
-    reply: Callable[[ChatRequest], Fault | str] | None = None, **sections: Any
-) -> Iterator[tuple[RunConfig, Gateway, ScriptedServer]]:
-    def case_reply(request: ChatRequest) -> str:
-        return CASES[request.model].reply  # type: ignore[index]
-
-    with ScriptedServer({role: reply or case_reply for role in ROLES}) as server:
-        config = scripted_config(server.url, **sections)
-        with open_test_gateway(config) as gateway:
-            yield config, gateway, server
 
 
 @pytest.fixture
@@ -268,7 +186,7 @@ def test_an_unmet_criterion_is_a_known_vote() -> None:
 # -- all roles -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("role", [r for r in ROLES if r != "judge"])
+@pytest.mark.parametrize("role", [r for r in ROLES if r in {f.name for f in fields(Roles)}])
 def test_a_bound_role_speaks_to_its_own_route(role: Role) -> None:
     case = CASES[role]
     with serving() as (config, gateway, server):
