@@ -2,7 +2,7 @@
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,13 +12,11 @@ from rri.config import DomainConfig, GenerationConfig
 from rri.errors import MalformedReply
 from rri.lm.calls import tagged
 from rri.rubric_rules import check_rubric
+from rri.shape import Shape, ShapePlan, draw_shape
 from rri.types import Labels, Message, Reference, Task, digest_of
 from signatures.proposer import WantedRequest
 
-__all__ = ["Request", "Search", "TaskWriter", "difficulty_feedback", "draw_shape", "draw_wanted"]
-
-DIFFICULTY_BAND = (0.4, 0.6)
-"""Where the solver's rolling mean score should lie (METHOD 3)."""
+__all__ = ["Request", "Search", "TaskWriter", "difficulty_feedback", "draw_wanted"]
 
 
 class Search(Protocol):
@@ -35,41 +33,35 @@ class Request:
     wanted: WantedRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the generator is told to deliver, as hard numbers."""
-
-    positives: int
-    negative: bool
-
-
 def draw_wanted(domain: DomainConfig, n: int, rng: random.Random) -> list[WantedRequest]:
-    """Use cases by weight, topics evenly, red-team by its share."""
+    """Use cases by weight, their sub-topics evenly, red-team and languages by their shares; each by itself."""
     weights = [u.weight for u in domain.use_cases]
     return [
         WantedRequest(
             use_case=(use_case := rng.choices(domain.use_cases, weights)[0]).name,
             about=use_case.description,
-            topic=rng.choice(domain.topics) if domain.topics else "",
+            topic=rng.choice(topics) if (topics := domain.topics_of(use_case)) else "",
             red_team=rng.random() < domain.red_team_share,
+            language=_draw_language(domain.languages, rng),
         )
         for _ in range(n)
     ]
 
 
-def draw_shape(config: GenerationConfig, red_team: bool, rng: random.Random) -> Shape:
-    """Positives 2/3/4 at .15/.70/.15 and a negative at .75; red-team: one or two positives, always a negative."""
-    if red_team:
-        return Shape(rng.choice((1, 2)), True)
-    counts, weights = zip(*sorted(config.positives.items()), strict=True)
-    return Shape(rng.choices(counts, weights)[0], rng.random() < config.negative_share)
+def _draw_language(languages: Mapping[str, float], rng: random.Random) -> str:
+    """A language by its share; "" is English, which takes the rest. An English domain draws nothing."""
+    if not languages:
+        return ""
+    rest = max(0.0, 1 - sum(languages.values()))
+    return rng.choices([*languages, ""], [*languages.values(), rest])[0]
 
 
-def difficulty_feedback(mean: float | None, rollouts: int) -> str:
+def difficulty_feedback(mean: float | None, rollouts: int, config: GenerationConfig | None = None) -> str:
     """The solver's rolling mean against the band, in words; empty while nothing was graded."""
     if mean is None or not rollouts:
         return ""
-    low, high = DIFFICULTY_BAND
+    config = config or GenerationConfig()
+    low, high = config.difficulty_low, config.difficulty_high
     aim = (
         "keep this difficulty" if low <= mean <= high else "write harder tasks" if mean > high else "write easier tasks"
     )
@@ -132,17 +124,28 @@ class TaskWriter:
             raise MalformedReply(f"role proposer: {what}", "Use a stronger proposer")
         return list(fresh)
 
-    async def write(self, request: Request, number: int) -> Task:
+    def shape(self, request: Request, number: int, plan: ShapePlan | None = None) -> Shape:
+        """The shape that task `number` is asked for under `plan`; without one nothing is corrected."""
+        config = self.config
+        plan = plan or ShapePlan(negative_rate=config.negative_share, max_positives=config.shape.max_positives)
+        rng = random.Random(f"{self.seed}:write:{number}")
+        return draw_shape(config.positives, plan, request.wanted.red_team, rng, config.red_team_positives)
+
+    async def write(self, request: Request, number: int, shape: Shape | None = None) -> Task:
         """The task of one request; `number` is the task's own, fixed at birth.
 
         A rubric that the validator refuses is written again with the reasons, within `config.attempts`.
 
+        Args:
+            request: what to write about.
+            number: the task's number.
+            shape: what the generator is told to deliver; drawn without corrections by default.
+
         Raises:
             ModelError: no usable reply, or no valid rubric in the last attempt.
         """
-        rng = random.Random(f"{self.seed}:write:{number}")
         red_team = request.wanted.red_team
-        shape = draw_shape(self.config, red_team, rng)
+        shape = shape or self.shape(request, number)
         passages = await self.search.asearch(request.text, self.config.passages_per_task)
         problems: list[str] = []
         with tagged(sample=f"write-{number}"):

@@ -10,6 +10,7 @@ from typing import Any
 from rri.cli.console import Pace, progress_line
 from rri.cli.opening import open_folder, opened
 from rri.cli.run import POLL_S, interruptible
+from rri.config import Sources
 from rri.errors import InputError
 from rri.rundir import write_atomically
 
@@ -17,7 +18,7 @@ __all__ = ["generate_command"]
 
 
 def generate_command(
-    directory: Path, source: str | None, overrides: Mapping[str, Any], out: Path, *, quiet: bool, as_json: bool
+    directory: Path, source: Sources | None, overrides: Mapping[str, Any], out: Path, *, quiet: bool, as_json: bool
 ) -> int:
     """Admit the run's tasks and write them to `out`; the exit code."""
     if not out.parent.is_dir():

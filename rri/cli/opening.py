@@ -9,7 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from rri.config import EMBEDDED, RunConfig, load_config, parse_config, set_dotted
+from rri.cli.plan import why_refused
+from rri.config import EMBEDDED, RunConfig, Sources, apply_overrides, load_config, parse_config
 from rri.errors import ConfigError, EmbeddedModelError, RunDirError
 from rri.lifetime import leashed
 from rri.lm.embedded import GGUF_SHA256, cache_dir, fetch_gguf
@@ -19,26 +20,35 @@ from rri.service.material import Material, gather
 from rri.service.run import OpenRun
 from rri.types import digest_of
 
-__all__ = ["launch_config", "open_folder", "opened", "resolve_base_model", "start_trainer"]
+__all__ = [
+    "given_config",
+    "launch_config",
+    "open_folder",
+    "opened",
+    "resolve_base_model",
+    "saved_config",
+    "start_trainer",
+]
 
 Progress = Callable[[str], None]
 
 
 @contextlib.contextmanager
 def open_folder(
-    directory: Path, source: str | None, overrides: Mapping[str, Any], progress: Progress
+    directory: Path, source: Sources | None, overrides: Mapping[str, Any], progress: Progress
 ) -> Iterator[tuple[RunDir, RunConfig, Material]]:
-    """Check what a run is made from, then lock its directory, new or old, while the block lasts."""
-    given = None
-    if source is not None:
-        given = load_config(source, overrides)
-    elif overrides:
-        saved = RunDir.existing(directory).config().model_dump(mode="json")
-        given = _with(saved, overrides, directory)
-    config = given or _saved(directory)
+    """Check what a run is made from, then lock its directory, new or old, while the block lasts.
+
+    Raises:
+        ConfigError: the config is wrong, or asks for what this version cannot do.
+    """
+    given = given_config(directory, source, overrides)
+    config = given or saved_config(directory)
+    if why := why_refused(config):
+        raise ConfigError(why, "Add -s solver.retrieval=false")
     check_access(config.service)
     material = gather(config, resolve_base_model(config, progress), progress)
-    facts = {"seed": config.seed, "config": digest_of(fixed_part(config)), **material.facts()}
+    facts = {"seed": config.seed, "arm": config.arm, "config": digest_of(fixed_part(config)), **material.facts()}
     folder = RunDir.create_or_resume(directory, given, facts=facts)
     try:
         yield folder, config, material
@@ -46,16 +56,32 @@ def open_folder(
         folder.close()
 
 
-def _saved(directory: Path) -> RunConfig:
+def given_config(directory: Path, source: Sources | None, overrides: Mapping[str, Any]) -> RunConfig | None:
+    """The config that a command names; None when it names none and the run's own holds.
+
+    Args:
+        directory: the run directory, whose config the overrides change when there is no source.
+        source: presets and files, later ones over earlier ones.
+        overrides: values by dotted key.
+    """
+    if source:
+        return load_config(source, overrides)
+    if not overrides:
+        return None
+    saved = RunDir.existing(directory).config().model_dump(mode="json")
+    apply_overrides(saved, overrides)
+    return parse_config(saved, where=str(directory / "run.yaml"))
+
+
+def saved_config(directory: Path) -> RunConfig:
+    """The config of a run that was started before.
+
+    Raises:
+        RunDirError: there is none.
+    """
     if not directory.exists():
         raise RunDirError(f"{directory} holds no run yet", "Name a config or preset with --config")
     return RunDir.existing(directory).config()
-
-
-def _with(saved: dict[str, Any], overrides: Mapping[str, Any], directory: Path) -> RunConfig:
-    for key, value in overrides.items():
-        set_dotted(saved, key, value)
-    return parse_config(saved, where=str(directory / "run.yaml"))
 
 
 @contextlib.contextmanager

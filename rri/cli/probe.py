@@ -11,7 +11,7 @@ from rich.text import Text
 
 from programs.roles import Roles
 from rri.cli.console import progress_line
-from rri.config import load_config
+from rri.config import Sources, load_config
 from rri.errors import ModelError, TaskFileError
 from rri.evidence import Probe
 from rri.lm import open_gateway
@@ -23,7 +23,7 @@ __all__ = ["probe_command"]
 MARKS = {"met": "[green]met[/]", "unmet": "[red]unmet[/]", "unknown": "[yellow]unknown[/]"}
 
 
-def probe_command(path: Path, source: str, overrides: Mapping[str, Any], *, as_json: bool) -> int:
+def probe_command(path: Path, source: Sources, overrides: Mapping[str, Any], *, as_json: bool) -> int:
     """Probe the task of a file; the exit code is 0 when the rubric holds, 10 when not, 11 when that was not measured.
 
     Raises:

@@ -14,11 +14,11 @@ from typing import Any
 import yaml
 
 from rri.cli.console import Pace, ProgressLine, progress_line
-from rri.cli.opening import launch_config, open_folder, opened, start_trainer
+from rri.cli.opening import given_config, launch_config, open_folder, opened, saved_config, start_trainer
+from rri.cli.plan import plan_lines
 from rri.cli.summary import print_summary, summary_of
-from rri.config import load_config
+from rri.config import Sources
 from rri.errors import Interrupted, TrainerFailed
-from rri.rundir import RunDir
 from rri.service.host import hosted
 from rri.service.run import OpenRun
 
@@ -33,17 +33,18 @@ TRAINER_EXIT = "trainer_exit.json"
 
 def run_command(
     directory: Path,
-    source: str | None,
+    source: Sources | None,
     overrides: Mapping[str, Any],
     *,
     quiet: bool,
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """Serve a run and train on it; the exit code."""
+    """Serve a run and train on it, or only print its plan; the exit code."""
     if dry_run:
-        config = load_config(source, overrides) if source else RunDir.existing(directory).config()
+        config = given_config(directory, source, overrides) or saved_config(directory)
         launch_config(config.solver.launch)
+        sys.stdout.write("".join(f"{line}\n" for line in plan_lines(config)))
         sys.stdout.write(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
         return 0
     with (
@@ -64,7 +65,7 @@ def run_command(
     return 0
 
 
-def serve_command(directory: Path, source: str | None, overrides: Mapping[str, Any], *, quiet: bool) -> int:
+def serve_command(directory: Path, source: Sources | None, overrides: Mapping[str, Any], *, quiet: bool) -> int:
     """Serve a run until a signal or a failure."""
     with (
         interruptible(),

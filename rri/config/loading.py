@@ -1,89 +1,172 @@
 """From presets, files and options to a checked config.
 
-A preset (rri/presets/*.yaml) is a config file that ships with the package. A user's file may name one, or several,
-under `preset:` and change what it likes. Unknown keys are refused with the nearest right key.
+A preset (rri/presets/*.yaml) is a config file that ships with the package. A complete one starts a run by itself. The
+others are layers to put over one: an arm (METHOD 8) sets the switches, a setting routes the roles. A user's file may
+name one, or several, under `preset:` and change what it likes. Later layers win. Unknown keys are refused with the
+nearest right key. Paths are relative to the working directory.
 """
 
-import difflib
-from collections.abc import Mapping
-from importlib import resources
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from rri.config.domains import is_whole, list_domains, merge_domain, resolve_domain
+from rri.config.explaining import explain
+from rri.config.files import about_line, read_mapping, shipped_names
 from rri.config.merging import merge
-from rri.config.run import RunConfig
+from rri.config.run import ARMS, RunConfig
 from rri.errors import ConfigError
 
-__all__ = ["list_presets", "load_config", "parse_config", "set_dotted"]
+__all__ = [
+    "Preset",
+    "PresetKind",
+    "Sources",
+    "apply_overrides",
+    "describe_presets",
+    "list_presets",
+    "load_config",
+    "parse_config",
+    "set_dotted",
+]
+
+PACKAGE = "rri.presets"
+
+PresetKind = Literal["complete", "arm", "setting"]
+
+Source = str | Path
+Sources = Source | Sequence[Source]
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A preset as it is listed. `about` is one line."""
+
+    name: str
+    kind: PresetKind
+    about: str
 
 
 def list_presets() -> list[str]:
     """Names of the presets that ship with the package."""
-    files = resources.files("rri.presets").iterdir()
-    return sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml"))
+    return shipped_names(PACKAGE)
 
 
-def load_config(source: str | Path, overrides: Mapping[str, Any] | None = None) -> RunConfig:
-    """Read a preset by name or a config file by path.
+def describe_presets() -> list[Preset]:
+    """The presets that ship: complete ones, then arms in the paper's order, then settings."""
+    found = [Preset(name, _kind(name), about_line(PACKAGE, name)) for name in list_presets()]
+    order: tuple[PresetKind, ...] = ("complete", "arm", "setting")
+    arms: tuple[str, ...] = ARMS
+    return sorted(found, key=lambda p: (order.index(p.kind), arms.index(p.name) if p.kind == "arm" else 0, p.name))
+
+
+def _kind(name: str) -> PresetKind:
+    if name in ARMS:
+        return "arm"
+    return "complete" if _is_complete(_read_layers(name, seen=())) else "setting"
+
+
+def _is_complete(data: Mapping[str, Any]) -> bool:
+    return "domain" in data and "endpoints" in data
+
+
+def load_config(source: Sources, overrides: Mapping[str, Any] | None = None) -> RunConfig:
+    """Read presets by name and config files by path.
 
     Args:
-        source: a preset's name, or a path to a YAML file.
+        source: a preset's name or a path to a YAML file, or several of them, later ones over earlier ones.
         overrides: values by dotted key ("solver.cycles"), applied last.
 
     Raises:
-        ConfigError: no such preset or file, bad YAML, unknown or invalid keys.
+        ConfigError: no such preset or file, bad YAML, unknown or invalid keys, no complete preset or file.
     """
-    data = _read_layers(source, seen=())
-    for key, value in (overrides or {}).items():
-        set_dotted(data, key, value)
-    return parse_config(data, where=str(source))
+    sources = [source] if isinstance(source, str | Path) else list(source)
+    if not sources:
+        raise ConfigError("no config is named", f"Presets are: {', '.join(list_presets())}")
+    where = " + ".join(map(str, sources))
+    data: dict[str, Any] = {}
+    for layer in sources:
+        data = _lay(data, _read_layers(layer, seen=()))
+    apply_overrides(data, overrides or {})
+    partial = [str(s) for s in sources if str(s) in list_presets()]
+    if len(partial) == len(sources) and not _is_complete(data):
+        complete = [p.name for p in describe_presets() if p.kind == "complete"]
+        raise ConfigError(
+            f"{where}: this changes a config and is none by itself",
+            f"Name a complete one first ({', '.join(complete)}), e.g. -c {complete[0]} -c {partial[-1]}",
+        )
+    return parse_config(data, where=where)
 
 
 def parse_config(data: Mapping[str, Any], where: str) -> RunConfig:
-    """Validate a config.
+    """Validate a config. `domain` may be a mapping, a domain's name, or a path.
 
     Raises:
         ConfigError: naming `where`, the key, and for an unknown key the nearest right one.
     """
+    if "domain" in data:
+        data = {**data, "domain": resolve_domain(data["domain"])}
     try:
         return RunConfig.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(
-            f"{where}: " + "; ".join(_explain(e) for e in error.errors()[:5]), "Correct the config"
-        ) from None
+        raise ConfigError(f"{where}: {explain(error, RunConfig)}", "Correct the config") from None
 
 
-def _read_layers(source: str | Path, seen: tuple[str, ...]) -> dict[str, Any]:
+def _read_layers(source: Source, seen: tuple[str, ...]) -> dict[str, Any]:
+    """A file over the presets that it names; its domain is resolved."""
     name = str(source)
     if name in seen:
         raise ConfigError(f"presets name each other in a circle: {' -> '.join((*seen, name))}", "Break the circle")
-    presets = list_presets()
-    if name in presets:
-        text = resources.files("rri.presets").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    else:
-        path = Path(source)
-        if not path.is_file():
-            near = difflib.get_close_matches(name, presets, 1)
-            hint = f"Did you mean the preset {near[0]!r}?" if near else f"Presets are: {', '.join(presets)}"
-            raise ConfigError(f"no config file and no preset {name!r}", hint)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read {name}: {error}", "Give a UTF-8 YAML file") from None
-    try:
-        data = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name} is not valid YAML: {' '.join(str(error).split())}", "Correct the file") from None
-    if not isinstance(data, dict):
-        raise ConfigError(f"{name} must hold a mapping, got {type(data).__name__}", "Correct the file")
-    base = data.pop("preset", None)
-    return merge(_read_layers(str(base), (*seen, name)), data) if base else data
+    hint = f"{name} is a domain, so name a preset and set domain={name}" if name in list_domains() else ""
+    data = read_mapping(name, PACKAGE, "preset", hint=hint)
+    below: dict[str, Any] = {}
+    for preset in _presets_of(data.pop("preset", None), name):
+        below = _lay(below, _read_layers(preset, (*seen, name)))
+    return _lay(below, data)
+
+
+def _presets_of(value: Any, where: str) -> list[str]:
+    names = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError(
+            f"{where}: preset must be a preset's name, a path, or a list of them, got {value!r}", "Correct the file"
+        )
+    return names
+
+
+def _lay(below: dict[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """One layer over another. A domain of its own replaces the one below; a part of one changes it."""
+    merged = merge(below, top)
+    if "domain" not in top:
+        return merged
+    given, old = top["domain"], below.get("domain")
+    if is_whole(given) or not isinstance(old, Mapping):
+        return {**merged, "domain": resolve_domain(given)}
+    return {**merged, "domain": merge_domain(old, given)}
+
+
+def apply_overrides(data: dict[str, Any], overrides: Mapping[str, Any]) -> None:
+    """Set values by dotted key, in order. Changes `data`.
+
+    Raises:
+        ConfigError: a key lies below a value, or there is no such domain.
+    """
+    for key, value in overrides.items():
+        if key in ("domain", "domain.base"):
+            given = value if key == "domain" else {"base": value}
+            data["domain"] = _lay(data, {"domain": given})["domain"]
+        else:
+            set_dotted(data, key, value)
 
 
 def set_dotted(data: dict[str, Any], key: str, value: Any) -> None:
+    """Set one value by dotted key, making the sections on the way. Changes `data`.
+
+    Raises:
+        ConfigError: the key lies below a value.
+    """
     *parents, last = key.split(".")
     node = data
     for parent in parents:
@@ -92,27 +175,3 @@ def set_dotted(data: dict[str, Any], key: str, value: Any) -> None:
             raise ConfigError(f"{key}: {parent!r} holds a value, not a section", "Correct the option")
         node = child
     node[last] = value
-
-
-def _explain(error: Any) -> str:
-    path = ".".join(str(p) for p in error["loc"])
-    if error["type"] == "extra_forbidden":
-        *parents, last = error["loc"]
-        near = difflib.get_close_matches(str(last), _fields_at(parents), 1)
-        return f"unknown key {path!r}" + (
-            f", did you mean {'.'.join([*map(str, parents), near[0]])!r}?" if near else ""
-        )
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return f"{path}: {message}" if path else message
-
-
-def _fields_at(path: list[Any]) -> list[str]:
-    """Field names of the section at `path`, stepping over keys of mappings and numbers of lists."""
-    at: Any = RunConfig
-    for part in path:
-        if isinstance(at, type) and issubclass(at, BaseModel):
-            at = at.model_fields[part].annotation if part in at.model_fields else None
-        else:
-            # dict[key, Section] or tuple[Section, ...]: one step leads to the section.
-            at = next((a for a in get_args(at) if isinstance(a, type) and issubclass(a, BaseModel)), None)
-    return list(at.model_fields) if isinstance(at, type) and issubclass(at, BaseModel) else []

@@ -53,6 +53,9 @@ class EvolutionConfig(Section):
     """METHOD 7, evolution round: analyst, counts, one meta-optimizer call, new guidance."""
 
     enabled: bool = True
+    start: str = Field(
+        default="", description="YAML file with guidance_a, guidance_b and memo that the run begins with"
+    )
     every_cycles: int = Field(default=5, ge=1, description="cycles between rounds, the validation interval")
     cases: int = Field(default=20, ge=1, description="graded answers that the analyst sees")
     worst_share: float = Field(default=0.5, ge=0, le=1)

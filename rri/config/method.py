@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from rri.domain import Section
 from rri.rubric_rules import RewriteLimits, RubricLimits
+from rri.shape import ShapeConfig
 
 __all__ = ["AdmissionConfig", "GenerationConfig", "GradingConfig", "PoolConfig"]
 
@@ -26,6 +27,13 @@ class GenerationConfig(Section):
         default={2: 0.15, 3: 0.70, 4: 0.15}, description="count of positives -> probability (METHOD 4.4)"
     )
     negative_share: float = Field(default=0.75, ge=0, le=1, description="target share of tasks with a negative on top")
+    red_team_positives: tuple[int, ...] = Field(
+        default=(1, 2), min_length=1, description="counts of positives of a red-team task, drawn evenly"
+    )
+    shape: ShapeConfig = ShapeConfig()
+    difficulty_low: float = Field(default=0.4, description="rolling mean score below it: write easier tasks")
+    difficulty_high: float = Field(default=0.6, description="rolling mean score above it: write harder tasks")
+    difficulty_window: int = Field(default=64, ge=1, description="latest rollouts in that mean")
     min_task_chars: int = Field(default=30, ge=1, description="shortest request and shortest task that is usable")
     attempts: int = Field(default=3, ge=1, description="generator calls until a rubric passes the validator")
     recent_requests: int = Field(default=20, ge=0, description="latest requests that the proposer is told to avoid")
@@ -43,6 +51,11 @@ class GenerationConfig(Section):
             )
         if min(self.positives) < 1 or max(self.positives) > 5:
             raise ValueError(f"counts of positives must lie in 1..5, got {sorted(self.positives)}")
+        if min(self.red_team_positives) < 1 or max(self.red_team_positives) > 5:
+            raise ValueError(f"red_team_positives must lie in 1..5, got {list(self.red_team_positives)}")
+        if self.difficulty_low >= self.difficulty_high:
+            low, high = self.difficulty_low, self.difficulty_high
+            raise ValueError(f"difficulty_low {low:g} must be below difficulty_high {high:g}")
         return self
 
 

@@ -1,6 +1,6 @@
 """Everything that a run needs, in one place."""
 
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -19,7 +19,11 @@ from rri.config.models import (
 )
 from rri.domain import DomainConfig, Section
 
-__all__ = ["RunConfig", "ServiceConfig", "SolverConfig"]
+__all__ = ["ARMS", "Arm", "LoopConfig", "RunConfig", "ServiceConfig", "SolverConfig"]
+
+Arm = Literal["generation-only", "evolution-only", "co-evolve-only", "rri"]
+"""An arm of the paper's comparison (METHOD 8)."""
+ARMS: tuple[Arm, ...] = get_args(Arm)
 
 
 class SolverConfig(Section):
@@ -34,6 +38,7 @@ class SolverConfig(Section):
     max_prompt_tokens: int = Field(default=6144, ge=1)
     max_completion_tokens: int = Field(default=8192, ge=1)
     learning_rate: float = Field(default=1e-6, gt=0)
+    retrieval: bool = Field(default=False, description="the solver searches with tools while it answers")
     per_device_batch: int | None = Field(
         default=None,
         ge=1,
@@ -58,6 +63,9 @@ class LoopConfig(Section):
     """The loop's background work."""
 
     failures_in_a_row: int = Field(default=3, ge=1, description="failed rounds in a row after which the run stops")
+    max_backlog: int = Field(
+        default=1, ge=0, description="reported cycles that may wait for the loop's work; the trainer waits beyond"
+    )
 
 
 class ServiceConfig(Section):
@@ -71,7 +79,7 @@ class RunConfig(Section):
     """Everything that `rri run` needs. Saved as resolved in DIR/run.yaml."""
 
     seed: int = 0
-    corpus: str = Field(default="starter", description="passages file (JSONL), or 'starter'")
+    corpus: str = Field(default="", description="passages file (JSONL), or 'starter'; the domain's own when empty")
     domain: DomainConfig
     endpoints: dict[str, EndpointConfig] = Field(min_length=1)
     roles: dict[Role, RoleConfig] = Field(default_factory=default_roles)
@@ -100,6 +108,28 @@ class RunConfig(Section):
         return {**data, "roles": merge(defaults, given)}
 
     @model_validator(mode="after")
+    def _corpus_of_the_domain(self) -> Self:
+        if not self.corpus:
+            # The model is frozen for its users; the saved config must hold what the run uses.
+            object.__setattr__(self, "corpus", self.domain.corpus)
+        return self
+
+    @model_validator(mode="after")
+    def _switches(self) -> Self:
+        """METHOD 8: switches that contradict each other are refused."""
+        for on, needed, why in (
+            ("memo", "admission", "the memo is scored on first probes, and there are none"),
+            ("memo", "evolution", "the memo is rewritten in evolution rounds, and there are none"),
+            ("patches", "exploits", "an exploit case is what gets patched, and there are none"),
+        ):
+            if getattr(self, on).enabled and not getattr(self, needed).enabled:
+                raise ValueError(
+                    f"{on}.enabled is true and {needed}.enabled is false: {why}; set {on}.enabled to false, or "
+                    f"{needed}.enabled to true"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _complete(self) -> Self:
         for role, route in self.roles.items():
             for endpoint in filter(None, (route.endpoint, route.fallback)):
@@ -120,6 +150,19 @@ class RunConfig(Section):
                 "for ever"
             )
         return self
+
+    @property
+    def arm(self) -> Arm | Literal["custom"]:
+        """The arm whose switches these are (METHOD 8), or "custom".
+
+        Retrieval tells Evolution Only and Co-evolve Only apart. In the other two arms it belongs to the setting.
+        """
+        others = {s.enabled for s in (self.admission, self.exploits, self.patches, self.memo)}
+        if others == {self.evolution.enabled}:
+            return "rri" if self.evolution.enabled else "generation-only"
+        if others == {False}:
+            return "co-evolve-only" if self.solver.retrieval else "evolution-only"
+        return "custom"
 
     @property
     def roles_used(self) -> tuple[Role, ...]:

@@ -108,7 +108,7 @@ def test_a_passing_task_is_admitted_as_it_is() -> None:
 
 
 def test_admission_switched_off_asks_no_model() -> None:
-    out = admit([], admission={"enabled": False})
+    out = admit([], admission={"enabled": False}, memo={"enabled": False})
     assert (out.admission.outcome, out.admission.task, out.admission.probe) == ("not_probed", TASK, None)
     assert out.server.total == 0
 

@@ -12,10 +12,11 @@ import pytest
 from pydantic import ValidationError
 
 from programs import Roles, TaskWriter
-from programs.writing import Request, difficulty_feedback, draw_shape, draw_wanted
-from rri.config import DomainConfig, GenerationConfig
+from programs.writing import Request, difficulty_feedback
+from rri.config import GenerationConfig
 from rri.errors import BudgetExhausted, EndpointRefused, MalformedReply, ModelError
 from rri.rubric_rules import check_rubric
+from rri.shape import Shape, ShapePlan, draw_shape
 from rri.testing import ChatRequest, Fault, ScriptedServer, role_models, status
 from rri.types import Criterion, Reference, Rubric, Task, digest_of
 from signatures.proposer import WantedRequest
@@ -86,53 +87,17 @@ VALID = draft_reply(("States that rule one holds", 8), ("Names the year of rule 
 # -- draws ------------------------------------------------------------------------
 
 
-def domain(**changes: Any) -> DomainConfig:
-    data = {
-        "name": "rules",
-        "description": "questions about rules",
-        "expert": "librarian",
-        "system_prompt": "",
-        "use_cases": [
-            {"name": "explain", "weight": 3},
-            {"name": "decide", "weight": 1, "description": "choose between two"},
-        ],
-        "topics": ["dates", "names", "fees", "forms"],
-        "red_team_share": 0.15,
-    }
-    return DomainConfig.model_validate({**data, **changes})
-
-
 def shares(values: list[Any]) -> dict[Any, float]:
     return {value: count / len(values) for value, count in Counter(values).items()}
 
 
-def test_use_cases_by_weight_topics_evenly_red_team_by_its_share() -> None:
-    drawn = draw_wanted(domain(), N, random.Random(1))
-    assert shares([w.use_case for w in drawn]) == pytest.approx({"explain": 0.75, "decide": 0.25}, abs=0.01)
-    assert {w.about for w in drawn if w.use_case == "decide"} == {"choose between two"}
-    assert shares([w.topic for w in drawn]) == pytest.approx(dict.fromkeys(domain().topics, 0.25), abs=0.01)
-    assert shares([w.red_team for w in drawn])[True] == pytest.approx(0.15, abs=0.01)
-
-
-def test_use_case_topic_and_red_team_are_drawn_independently() -> None:
-    drawn = draw_wanted(domain(red_team_share=0.5), N, random.Random(2))
-    joint = shares([(w.use_case.split(":")[0], w.topic, w.red_team) for w in drawn])
-    for (use_case, _, _), share in joint.items():
-        assert share == pytest.approx({"explain": 0.75, "decide": 0.25}[use_case] / 4 / 2, abs=0.01)
-    assert len(joint) == 2 * 4 * 2
-
-
-@pytest.mark.parametrize(("share", "found"), [(0.0, {False}), (1.0, {True})])
-def test_a_red_team_share_at_its_bounds_is_exact(share: float, found: set[bool]) -> None:
-    assert {w.red_team for w in draw_wanted(domain(red_team_share=share), 500, random.Random(3))} == found
-
-
-def test_a_domain_without_topics_draws_none() -> None:
-    assert {w.topic for w in draw_wanted(domain(topics=[]), 20, random.Random(4))} == {""}
+def drawn(config: GenerationConfig, red_team: bool, seed: int) -> list[Shape]:
+    plan, rng = ShapePlan(negative_rate=config.negative_share), random.Random(seed)
+    return [draw_shape(config.positives, plan, red_team, rng, config.red_team_positives) for _ in range(N)]
 
 
 def test_positives_and_negatives_follow_the_methods_shares() -> None:
-    shapes = [draw_shape(GenerationConfig(), False, rng) for rng in [random.Random(5)] for _ in range(N)]
+    shapes = drawn(GenerationConfig(), False, 5)
     assert shares([s.positives for s in shapes]) == pytest.approx({2: 0.15, 3: 0.70, 4: 0.15}, abs=0.01)
     assert shares([s.negative for s in shapes])[True] == pytest.approx(0.75, abs=0.01)
     with_negative = [s.positives for s in shapes if s.negative]
@@ -140,17 +105,17 @@ def test_positives_and_negatives_follow_the_methods_shares() -> None:
 
 
 def test_red_team_tasks_have_one_or_two_positives_and_always_a_negative() -> None:
-    rng = random.Random(6)
-    shapes = [draw_shape(GenerationConfig(negative_share=0), True, rng) for _ in range(N)]
+    shapes = drawn(GenerationConfig(negative_share=0), True, 6)
     assert shares([s.positives for s in shapes]) == pytest.approx({1: 0.5, 2: 0.5}, abs=0.01)
     assert all(s.negative for s in shapes)
 
 
 def test_the_shares_come_from_the_config() -> None:
-    config, rng = GenerationConfig(positives={1: 0.5, 5: 0.5}, negative_share=1.0), random.Random(7)
-    shapes = [draw_shape(config, False, rng) for _ in range(N)]
+    shapes = drawn(GenerationConfig(positives={1: 0.5, 5: 0.5}, negative_share=1.0), False, 7)
     assert shares([s.positives for s in shapes]) == pytest.approx({1: 0.5, 5: 0.5}, abs=0.01)
     assert all(s.negative for s in shapes)
+    traps = drawn(GenerationConfig(red_team_positives=(3,)), True, 8)
+    assert {s.positives for s in traps} == {3}
 
 
 @pytest.mark.parametrize(
@@ -187,6 +152,15 @@ def test_each_request_carries_what_it_was_wanted_for() -> None:
     assert [r.text for r in found] == ["one", "two", "three", "four"]
     assert [r.wanted.model_dump() for r in found] == json.loads(request.block("wanted"))
     assert request.block("domain") == "questions about rules"
+
+
+def test_the_language_of_each_request_is_asked_for_and_kept() -> None:
+    with desk({"proposer": requests_reply("uno", "dos")}, domain={"languages": {"Spanish": 1.0}}) as d:
+        found = d.propose(2)
+        (request,) = d.server.of("proposer")
+    assert [w["language"] for w in json.loads(request.block("wanted"))] == ["Spanish", "Spanish"]
+    assert [r.wanted.language for r in found] == ["Spanish", "Spanish"]
+    assert "Where `language` names one, write the request in that language" in request.messages[0]["content"]
 
 
 def test_an_empty_request_is_dropped_and_the_others_keep_their_own_wish() -> None:

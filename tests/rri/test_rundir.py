@@ -212,7 +212,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "generation.negative_share": (0.25, "generation.negative_share = 0.5, now it is 0.25"),
     "generation.positives": ({3: 1.0}, "generation.positives."),
     "admission.margin": (0.3, "admission.margin = 0.2, now it is 0.3"),
-    "admission.enabled": (False, "admission.enabled = True, now it is False"),
+    "patches.enabled": (False, "patches.enabled = True, now it is False"),
     "grading.votes": (5, "grading.votes = 3, now it is 5"),
     "pool.min_tasks": (2, "pool.min_tasks = 4, now it is 2"),
     "solver.learning_rate": (1e-5, "solver.learning_rate = 1e-06, now it is 1e-05"),
