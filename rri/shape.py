@@ -120,7 +120,13 @@ class _Correction:
     warning: str = ""
 
 
-def draw_shape(positives: Mapping[int, float], plan: ShapePlan, red_team: bool, rng: random.Random) -> Shape:
+def draw_shape(
+    positives: Mapping[int, float],
+    plan: ShapePlan,
+    red_team: bool,
+    rng: random.Random,
+    red_team_positives: Sequence[int] = (1, 2),
+) -> Shape:
     """The shape of one task. Red-team: one or two positives, evenly, and always a negative.
 
     Args:
@@ -128,9 +134,10 @@ def draw_shape(positives: Mapping[int, float], plan: ShapePlan, red_team: bool, 
         plan: the corrections that hold now.
         red_team: whether the task holds a trap.
         rng: the task's own source of chance.
+        red_team_positives: counts of positives of a red-team task.
     """
     if red_team:
-        return Shape(rng.choice((1, 2)), True)
+        return Shape(rng.choice(red_team_positives), True)
     counts, weights = zip(*sorted(positives.items()), strict=True)
     drawn = rng.choices(counts, weights)[0]
     negative = rng.random() < plan.negative_rate

@@ -10,7 +10,17 @@ from fastapi.responses import JSONResponse
 from rri.client import POLL_S
 from rri.errors import RriError, ServiceRefused, ServiceUnavailable
 from rri.service.run import OpenRun
-from rri.wire import GradeRequest, GradeResponse, Health, ResumeRequest, RunInfo, ServedTask, Waiting
+from rri.wire import (
+    GradeRequest,
+    GradeResponse,
+    Health,
+    ReportRequest,
+    ReportResponse,
+    ResumeRequest,
+    RunInfo,
+    ServedTask,
+    Waiting,
+)
 
 __all__ = ["make_app"]
 
@@ -31,15 +41,6 @@ def make_app(run: OpenRun, token: str) -> FastAPI:
 
     _explain_errors(app, run)
 
-    def closed() -> Response | None:
-        """An answer for work that the run cannot take now: gone for good, or try later."""
-        health = run.health
-        if health.status in ("ok", "paused"):
-            # While an endpoint is away, tasks are served and grading waits for it.
-            return None
-        status = CONFLICT if health.status == "failed" else UNAVAILABLE
-        return JSONResponse({"detail": f"the run is {health.status}: {health.reason}"}, status)
-
     @app.get("/v1/health")
     async def health() -> Health:
         return run.health
@@ -51,6 +52,22 @@ def make_app(run: OpenRun, token: str) -> FastAPI:
     @app.get("/v1/stats")
     async def stats() -> dict[str, Any]:
         return run.stats()
+
+    _trainer_routes(app, run)
+    return app
+
+
+def _trainer_routes(app: FastAPI, run: OpenRun) -> None:
+    """What trainers ask for."""
+
+    def closed() -> Response | None:
+        """An answer for work that the run cannot take now: gone for good, or try later."""
+        health = run.health
+        if health.status in ("ok", "paused"):
+            # While an endpoint is away, tasks are served and grading waits for it.
+            return None
+        status = CONFLICT if health.status == "failed" else UNAVAILABLE
+        return JSONResponse({"detail": f"the run is {health.status}: {health.reason}"}, status)
 
     @app.get("/v1/served/{position}", response_model=ServedTask | Waiting)
     async def served(position: int) -> Any:
@@ -65,11 +82,18 @@ def make_app(run: OpenRun, token: str) -> FastAPI:
     async def grade(request: GradeRequest) -> Any:
         return closed() or await run.grade(request)
 
+    @app.post("/v1/report", response_model=ReportResponse | Waiting)
+    async def report(request: ReportRequest) -> Any:
+        if answer := closed():
+            return answer
+        found = await run.report(request, POLL_S)
+        if answer := closed():
+            return answer
+        return JSONResponse(found.model_dump(), 202) if isinstance(found, Waiting) else found
+
     @app.post("/v1/resume")
     async def resume(request: ResumeRequest) -> dict[str, int]:
         return {"superseded": await run.resume(request.cycle)}
-
-    return app
 
 
 def _explain_errors(app: FastAPI, run: OpenRun) -> None:

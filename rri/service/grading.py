@@ -165,7 +165,13 @@ class RolloutGrader:
             grade = await self.grader.grade(task, row.answer, training=place.split == "train")
         await self.store.add_grades([GradeRow(place, task.task_id, task.version, row.answer, row.finished, grade)])
         self._count(grade)
+        await self._observe(place, task, grade)
         return grade
+
+    async def _observe(self, place: Place, task: Task, grade: Grade) -> None:
+        """The pool learns the training score: the task may leave the draw by it."""
+        if place.split == "train" and grade.score is not None:
+            await self.pool.scored(task.task_id, task.version, grade.score)
 
     def _count(self, grade: Grade) -> None:
         """Raises:
@@ -193,6 +199,7 @@ class RolloutGrader:
         grade = Grade(verdicts=(), score=group.floor(), raw=None)
         await self.store.add_grades([GradeRow(place, task.task_id, task.version, row.answer, row.finished, grade)])
         self.truncated += 1
+        await self._observe(place, task, grade)
         return grade
 
 

@@ -1,9 +1,14 @@
-"""Background work that fills the pool: write tasks, attack and repair them, admit them (METHOD 4 and 5)."""
+"""Background work that fills the pool: write tasks, attack and repair them, admit them (METHOD 4 and 5).
+
+Admission runs at most `pool.ahead` tasks ahead of the trainer, which in turn waits while the pool is thin.
+"""
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 from programs.admission import Admitter
 from programs.writing import Request, TaskWriter
@@ -11,10 +16,50 @@ from rri.config import RunConfig
 from rri.errors import ModelError, RriError
 from rri.evidence import Admission
 from rri.pool import Pool
-from rri.store import Store
+from rri.shape import ShapePlan, ShapeRow, plan_shape
+from rri.store import Origin, Store
 from rri.types import Message, Task
 
-__all__ = ["Producer"]
+__all__ = ["GuidedWriter", "Producer"]
+
+
+class GuidedWriter(NamedTuple):
+    """The writer under the guidance and the memo of these versions."""
+
+    writer: TaskWriter
+    guidance: int
+    memo: int
+
+
+@dataclass
+class Figures:
+    """Admissions so far, kept up as they come: counting them anew would slow down with every task."""
+
+    outcomes: Counter[str]
+    measured: int = 0
+    before: float = 0.0
+    after: float = 0.0
+
+    @classmethod
+    def of(cls, store: Store) -> Self:
+        before, after, measured = store.mean_deltas()
+        return cls(Counter(store.admission_counts()), measured, (before or 0) * measured, (after or 0) * measured)
+
+    def add(self, admission: Admission) -> None:
+        self.outcomes[admission.outcome] += 1
+        if admission.delta_before is not None and admission.delta_after is not None:
+            self.measured += 1
+            self.before += admission.delta_before
+            self.after += admission.delta_after
+
+    def as_stats(self) -> dict[str, Any]:
+        n = self.measured
+        return {
+            "outcomes": dict(self.outcomes),
+            "delta_before": self.before / n if n else None,
+            "delta_after": self.after / n if n else None,
+            "measured": n,
+        }
 
 
 class Producer:
@@ -24,7 +69,8 @@ class Producer:
 
     Args:
         config: the run's config.
-        writer, admitter: the programs.
+        writer: the program that writes, with the guidance in force; replaced by evolution rounds.
+        admitter: the program that attacks and repairs.
         store, pool: where tasks go.
         prompt_tokens: length of a prompt in the solver's tokens.
     """
@@ -32,7 +78,7 @@ class Producer:
     def __init__(
         self,
         config: RunConfig,
-        writer: TaskWriter,
+        writer: GuidedWriter,
         admitter: Admitter,
         store: Store,
         pool: Pool,
@@ -40,6 +86,9 @@ class Producer:
     ) -> None:
         self.config = config
         self.writer = writer
+        self.figures = Figures.of(store)
+        rows, self._earlier = store.origins(config.generation.shape.rows_needed)
+        self._shapes = deque(rows, maxlen=config.generation.shape.rows_needed)
         self.admitter = admitter
         self.store = store
         self.pool = pool
@@ -64,6 +113,23 @@ class Producer:
     def finished(self) -> bool:
         return self.admitted >= self.target
 
+    @property
+    def plan(self) -> ShapePlan:
+        """What the shape controls ask for now."""
+        config = self.config.generation
+        return plan_shape(
+            list(self._shapes), config.positives, config.negative_share, config.shape, earlier=self._earlier
+        )
+
+    def nudge(self) -> None:
+        """Look again whether there is something to write: a task was served."""
+        self._moved.set()
+
+    def _may_write(self) -> bool:
+        """Whether one more task may be begun: the target is not reached, and the trainer is not too far behind."""
+        left = self.admitted + self.under_way < self.target
+        return left and self.pool.unserved + self.under_way < self.config.pool.ahead
+
     async def run(self) -> None:
         """Admit what an earlier start left as drafts, then write more until the target is reached.
 
@@ -83,7 +149,7 @@ class Producer:
 
     async def _work(self, group: asyncio.TaskGroup) -> None:
         while True:
-            if self.admitted + self.under_way >= self.target:
+            if not self._may_write():
                 # Tasks under way may still be refused, so a worker stays until the target is really reached.
                 if self.finished:
                     return
@@ -93,14 +159,15 @@ class Producer:
             self.under_way += 1
             self.stages["writing"] += 1
             try:
-                draft = await self._write()
+                draft, origin = await self._write()
             except ModelError as error:
                 self._settle(0)
                 await self._failed("write_failed", error)
                 continue
             finally:
                 self.stages["writing"] -= 1
-            await self.store.add_draft(draft)
+            await self.store.add_draft(draft, origin)
+            self._shaped(draft, origin)
             group.create_task(self._admit(draft))
 
     def _settle(self, admitted: int) -> None:
@@ -109,9 +176,33 @@ class Producer:
         self.admitted += admitted
         self._moved.set()
 
-    async def _write(self) -> Task:
+    async def _write(self) -> tuple[Task, Origin]:
         number, request = await self._next_request()
-        return await self.writer.write(request, number)
+        guided = self.writer
+        shape = guided.writer.shape(request, number, self.plan)
+        task = await guided.writer.write(request, number, shape)
+        origin = Origin(
+            guidance=guided.guidance,
+            memo=guided.memo,
+            asked_positives=shape.positives,
+            asked_negative=shape.negative,
+        )
+        return task, origin
+
+    def _shaped(self, draft: Task, origin: Origin) -> None:
+        """The shape controls see what was delivered."""
+        if len(self._shapes) == self._shapes.maxlen:
+            self._earlier += 1
+        points = [c.points for c in draft.rubric.criteria]
+        self._shapes.append(
+            ShapeRow(
+                origin.asked_positives or 0,
+                bool(origin.asked_negative),
+                sum(p > 0 for p in points),
+                sum(p < 0 for p in points),
+                draft.labels.red_team,
+            )
+        )
 
     async def _next_request(self) -> tuple[int, Request]:
         """A request with its number, from the latest draw or a new one."""
@@ -120,7 +211,7 @@ class Producer:
                 settings = self.config.generation
                 avoid = self.store.recent_requests(settings.recent_requests)
                 self._draws += 1
-                requests = await self.writer.propose(settings.requests_per_call, self._draws, avoid)
+                requests = await self.writer.writer.propose(settings.requests_per_call, self._draws, avoid)
                 numbers = await self.store.add_proposals(self._draws, [r.text for r in requests])
                 self._requests.extend(zip(numbers, requests, strict=True))
             return self._requests.popleft()
@@ -146,6 +237,7 @@ class Producer:
             finally:
                 self.stages["in repair"] -= 1
         await self.store.add_admission(admission)
+        self.figures.add(admission)
         self._settle(int(admission.outcome != "refused"))
         seconds = time.monotonic() - started
         await self.store.log("admitted", f"{draft.task_id} {admission.outcome}", seconds=seconds)

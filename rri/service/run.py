@@ -9,26 +9,24 @@ from functools import partial
 from typing import Any, Self
 
 import signatures
-from programs.roles import Roles
-from programs.writing import TaskWriter, difficulty_feedback
+from programs.writing import difficulty_feedback
 from rri.config import RunConfig
 from rri.errors import ServiceError, ServiceRefused
 from rri.knowledge import PassageIndex
 from rri.lm import Gateway, Ledger, check_endpoints, open_gateway
 from rri.pool import Pool
 from rri.rundir import RunDir
+from rri.service.assembly import Parts, first_texts
 from rri.service.grading import RolloutGrader
+from rri.service.loop import Loop
 from rri.service.material import Material
 from rri.service.producer import Producer
 from rri.store import Store
 from rri.types import Message
-from rri.wire import GradeRequest, GradeResponse, Health, RunInfo, ServedTask, Waiting
+from rri.wire import GradeRequest, GradeResponse, Health, ReportRequest, ReportResponse, RunInfo, ServedTask, Waiting
 from signatures import prompt_digests
 
 __all__ = ["OpenRun"]
-
-FEEDBACK_WINDOW = 64
-"""Rollouts in the rolling mean that the generator is told."""
 
 HEARTBEAT_S = 30.0
 """How often an open run notes that it is open; a kill loses at most as much of its hours."""
@@ -49,9 +47,11 @@ class OpenRun:
         self.error: BaseException | None = None
         self._producing: asyncio.Task[None] | None = None
         self._clock: asyncio.Task[None] | None = None
+        self._looping: asyncio.Task[None] | None = None
         self.pool: Pool
         self.producer: Producer
         self.grading: RolloutGrader
+        self.loop: Loop
 
     @classmethod
     def open(
@@ -96,38 +96,28 @@ class OpenRun:
         progress(f"indexing {len(corpus.passages)} passages")
         with _Stage(self.store, "index"):
             index = await asyncio.to_thread(PassageIndex, corpus, self.folder.index)
-        roles = Roles.bind(config, self.gateway)
-        self.pool = Pool(self.store, config.seed, config.pool, self._expecting)
-        writer = TaskWriter(
-            roles.proposer,
-            roles.generator,
-            index,
-            corpus.passages,
-            config.domain,
-            config.generation,
-            config.seed,
-            self._feedback,
-        )
-        self.producer = Producer(
-            config, writer, roles.admitter(), self.store, self.pool, lambda m: tokenizer.count_prompt(self._prompt(m))
-        )
-        self.grading = RolloutGrader(
-            roles.grader,
+        await self.store.begin_texts(*first_texts(config))
+        parts = Parts(
+            config,
             self.store,
-            self.pool,
-            config.grading,
-            judge_truncated=config.solver.judge_truncated,
-            rollouts_per_task=config.solver.rollouts_per_task,
-            floor_wait_s=config.solver.grade_timeout_s / 2,
+            self.gateway,
+            corpus,
+            index,
+            self.folder.path,
+            expecting=self._expecting,
+            feedback=self._feedback,
+            prompt_tokens=lambda m: tokenizer.count_prompt(self._prompt(m)),
         )
+        self.pool, self.producer, self.grading, self.loop = parts.pool, parts.producer, parts.grading, parts.loop
 
     def _prompt(self, conversation: list[Message]) -> list[Message]:
         """What the solver sees: its standing instructions, then the conversation."""
         return [Message(role="system", content=self.config.domain.system_prompt), *conversation]
 
     def _feedback(self) -> str:
-        summary = self.store.score_summary(FEEDBACK_WINDOW)
-        return difficulty_feedback(summary["mean_score"], summary["rollouts"])
+        settings = self.config.generation
+        summary = self.store.score_summary(settings.difficulty_window)
+        return difficulty_feedback(summary["mean_score"], summary["rollouts"], settings)
 
     def _expecting(self) -> bool:
         return self._producing is not None and not self._producing.done()
@@ -138,6 +128,7 @@ class OpenRun:
         """Begin admitting in the background and serving."""
         self._health = Health(status="ok")
         self._clock = asyncio.create_task(self._watch_time())
+        self._looping = asyncio.create_task(self._loop())
         if not self.producer.finished:
             self._producing = asyncio.create_task(self._produce())
             # Only now does nobody expect more tasks, which decides what waiting positions get.
@@ -160,6 +151,12 @@ class OpenRun:
                 limit = self.config.budget.hours
                 left = HEARTBEAT_S if limit is None else 3600 * (limit - self.gateway.ledger.hours) + 0.05
                 await asyncio.sleep(min(HEARTBEAT_S, left))
+        except Exception as error:  # noqa: BLE001  (background work must fail loudly, whatever fails)
+            self.fail(error)
+
+    async def _loop(self) -> None:
+        try:
+            await self.loop.run()
         except Exception as error:  # noqa: BLE001  (background work must fail loudly, whatever fails)
             self.fail(error)
 
@@ -192,11 +189,22 @@ class OpenRun:
         if self.error is not None:
             raise self.error
 
+    async def finished_looping(self) -> None:
+        """Wait until the loop has worked off every reported cycle.
+
+        Raises:
+            BaseException: what ended it early.
+        """
+        while self.error is None and not await self.loop.caught_up(0, HEARTBEAT_S):
+            pass
+        if self.error is not None:
+            raise self.error
+
     async def stop(self) -> None:
         """End background work. What is under way is dropped; everything reported is kept."""
         if self._health.status in ("starting", "ok"):
             self._health = Health(status="stopping")
-        for job in filter(None, (self._producing, self._clock)):
+        for job in filter(None, (self._producing, self._looping, self._clock)):
             job.cancel()
             await asyncio.wait([job])
         await self.grading.stop()
@@ -254,6 +262,15 @@ class OpenRun:
         with self._failing():
             return await self.grading.grade(request)
 
+    async def report(self, request: ReportRequest, patience_s: float) -> ReportResponse | Waiting:
+        """Take in that a cycle is finished; waits while the loop is too far behind."""
+        with self._failing():
+            report = await self.loop.report(request.cycle, request.step, request.metrics)
+            limit = self.config.loop.max_backlog
+            if not await self.loop.caught_up(limit, patience_s):
+                return Waiting(waiting=f"{self.loop.backlog} cycles wait for the loop ({self.loop.doing})")
+        return ReportResponse(report=report.id, backlog=self.loop.backlog)
+
     async def resume(self, cycle: int) -> int:
         """Rows of `cycle` and later are superseded, those still being graded are dropped; their number."""
         with self._failing():
@@ -272,28 +289,35 @@ class OpenRun:
             raise
 
     def stats(self) -> dict[str, Any]:
-        """Counters for `rri status` and progress lines."""
-        before, after, measured = self.store.mean_deltas()
+        """Counters for `rri status`, progress lines and `/metrics`."""
+        producer, pool = self.producer, self.pool
+        plan = producer.plan
         return {
             "health": self.health.model_dump(),
             "cycles": self.config.solver.cycles,
+            "hours": self.gateway.ledger.hours,
             "admission": {
-                "admitted": self.producer.admitted,
-                "target": self.producer.target,
-                "under_way": dict(self.producer.stages),
-                "failures": self.producer.failures,
-                "last_error": self.producer.last_error,
-                "outcomes": self.store.admission_counts(),
-                "delta_before": before,
-                "delta_after": after,
-                "measured": measured,
+                "admitted": producer.admitted,
+                "target": producer.target,
+                "under_way": dict(producer.stages),
+                "failures": producer.failures,
+                "last_error": producer.last_error,
+                **producer.figures.as_stats(),
             },
-            "pool": {"size": self.pool.size, "unserved": self.pool.unserved, "positions": self.pool.positions},
+            "shape": {"negative_rate": plan.negative_rate, "saturated": plan.saturated, "warnings": plan.warnings},
+            "pool": {
+                "size": pool.size,
+                "unserved": pool.unserved,
+                "replay": pool.replaying,
+                "evicted": pool.evicted,
+                "positions": pool.positions,
+            },
             "grading": {
                 **self.store.score_summary(),
                 "truncated": self.grading.truncated,
                 "last_error": self.grading.last_error,
             },
+            "loop": self.loop.stats(),
             "calls": {role: asdict(totals) for role, totals in self.gateway.ledger.by_role.items()},
         }
 

@@ -64,10 +64,17 @@ class LoopRows(Database):
     # -- reports and rounds ---------------------------------------------------
 
     async def add_report(self, cycle: int, step: int, metrics: Mapping[str, float]) -> Report:
+        """Keep a report; one that is sent again, with no resume between, is the one that is there."""
         values = {"cycle": cycle, "step": step, "metrics": json.dumps(dict(metrics)), "at": time.time()}
-        query = insert(t.reports).values(**values).returning(t.reports.c.id)
-        number = await self._writer.write(lambda c: int(c.execute(query).scalar_one()))
-        return Report(number, cycle, step)
+        r = t.reports.c
+        resumed = select(func.coalesce(func.max(t.resumes.c.at), 0.0)).scalar_subquery()
+        known = select(r.id).where(r.cycle == cycle, r.at >= resumed)
+
+        def work(c: Connection) -> int:
+            number = c.scalar(known)
+            return int(number or c.execute(insert(t.reports).values(**values).returning(r.id)).scalar_one())
+
+        return Report(await self._writer.write(work), cycle, step)
 
     def open_reports(self) -> list[Report]:
         """Reported cycles whose work is not over, oldest first."""
@@ -103,29 +110,19 @@ class LoopRows(Database):
 
     # -- rankings and cases -----------------------------------------------------
 
-    async def add_ranking(self, report: int, ranking: Ranking) -> None:
-        preference = ranking.preference
-        values = {
-            "report": report,
-            "position": ranking.position,
-            "task_id": ranking.task_id,
-            "outcome": ranking.outcome,
-            "pairs": preference.pairs,
-            "longer": preference.longer,
-            "earlier": preference.earlier,
-            "body": ranking.model_dump_json(),
-            "at": time.time(),
-        }
-        await self._writer.write(lambda c: c.execute(insert(t.rankings).values(**values)))
+    async def add_cases(
+        self, report: int, rankings: Sequence[Ranking], cases: Sequence[tuple[ExploitCase, bool]]
+    ) -> None:
+        """Keep what the referee found in a step, all or none; each case with whether it goes to repair."""
+        ranked = [_ranking_row(report, ranking) for ranking in rankings]
+        found = [_case_row(report, case, chosen) for case, chosen in cases]
 
-    async def add_cases(self, report: int, cases: Sequence[tuple[ExploitCase, bool]]) -> list[int]:
-        """Keep all cases of a step, each with whether it goes to repair; their numbers, in order."""
+        def work(c: Connection) -> None:
+            for table, rows in ((t.rankings, ranked), (t.cases, found)):
+                if rows:
+                    c.execute(insert(table), rows)
 
-        def work(c: Connection) -> list[int]:
-            query = insert(t.cases).returning(t.cases.c.id)
-            return [int(c.execute(query.values(**_case_row(report, case, go))).scalar_one()) for case, go in cases]
-
-        return await self._writer.write(work)
+        await self._writer.write(work)
 
     def cases_of(self, report: int, *, chosen: bool) -> list[tuple[int, ExploitCase]]:
         """(number, case) of a step, in the order in which they were kept."""
@@ -137,14 +134,31 @@ class LoopRows(Database):
         body = self._read(lambda c: c.scalar(select(t.cases.c.body).where(t.cases.c.id == number)))
         return ExploitCase.model_validate_json(body) if body is not None else None
 
-    def ranking_figures(self) -> dict[str, int]:
-        """Groups by outcome, and pairs with how often the longer and the earlier answer won them."""
-        r = t.rankings.c
+    def exploits_since(self, cycle: int) -> tuple[list[float], list[Patch]]:
+        """Gaps of the cases of cycle `cycle` and later ones, and the patches made for them, oldest first."""
+        k, p = t.cases.c, t.patches.c
+        gaps = select(k.gap).where(k.cycle >= cycle).order_by(k.id)
+        bodies = select(p.body).join_from(t.patches, t.cases, p.case_id == k.id).where(k.cycle >= cycle).order_by(p.seq)
+        found = self._read(lambda c: (c.scalars(gaps).all(), c.scalars(bodies).all()))
+        return [float(gap) for gap in found[0]], [Patch.model_validate_json(body) for body in found[1]]
+
+    def loop_figures(self) -> dict[str, Any]:
+        """Groups ranked and cases patched by outcome, criteria accepted, and the referee's preferences: decisive pairs
+        with how often the longer and the earlier answer won them.
+        """
+        r, p = t.rankings.c, t.patches.c
+        ranked = select(r.outcome, func.count()).group_by(r.outcome)
+        patched = select(p.outcome, func.count()).group_by(p.outcome)
         sums = select(func.sum(r.pairs), func.sum(r.longer), func.sum(r.earlier))
-        counts = select(r.outcome, func.count()).group_by(r.outcome)
-        found = {str(outcome): int(n) for outcome, n in self._read(_all(counts))}
+        accepted = select(func.sum(p.accepted))
+        groups, cases = self._read(_all(ranked)), self._read(_all(patched))
         pairs, longer, earlier = self._read(lambda c: c.execute(sums).one())
-        return {**found, "pairs": int(pairs or 0), "longer": int(longer or 0), "earlier": int(earlier or 0)}
+        return {
+            "rankings": {str(outcome): int(n) for outcome, n in groups},
+            "patches": {str(outcome): int(n) for outcome, n in cases},
+            "accepted": int(self._read(lambda c: c.scalar(accepted)) or 0),
+            "preference": {"pairs": int(pairs or 0), "longer": int(longer or 0), "earlier": int(earlier or 0)},
+        }
 
     # -- patches ------------------------------------------------------------------
 
@@ -248,6 +262,21 @@ def _all(query: Select[Any]) -> Any:
 def _add_text(connection: Connection, table: Table, made: GuidanceVersion | MemoVersion) -> None:
     values = {"version": made.version, "cycle": made.cycle, "body": made.model_dump_json(), "at": time.time()}
     connection.execute(insert(table).values(**values))
+
+
+def _ranking_row(report: int, ranking: Ranking) -> dict[str, Any]:
+    preference = ranking.preference
+    return {
+        "report": report,
+        "position": ranking.position,
+        "task_id": ranking.task_id,
+        "outcome": ranking.outcome,
+        "pairs": preference.pairs,
+        "longer": preference.longer,
+        "earlier": preference.earlier,
+        "body": ranking.model_dump_json(),
+        "at": time.time(),
+    }
 
 
 def _case_row(report: int, case: ExploitCase, chosen: bool) -> dict[str, Any]:

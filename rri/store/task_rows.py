@@ -152,6 +152,13 @@ class TaskRows(Database):
             honests.append(float(honest))
         return found
 
+    def latest_deltas(self, limit: int) -> list[tuple[float, float]]:
+        """(delta at birth, delta as admitted) of the latest measured tasks, oldest first."""
+        a = t.admissions.c
+        measured = a.delta_before.is_not(None) & a.delta_after.is_not(None)
+        query = select(a.delta_before, a.delta_after).where(measured).order_by(a.seq.desc()).limit(limit)
+        return [(float(b), float(d)) for b, d in reversed(self._read(lambda c: c.execute(query).all()))]
+
     def latest_tasks(self, limit: int) -> list[Task]:
         """The latest admitted tasks as they were written, oldest first."""
         a, v = t.admissions.c, t.task_versions.c
