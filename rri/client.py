@@ -170,11 +170,7 @@ class ServiceClient:
         self._patiently("POST", "/v1/resume", json=ResumeRequest(cycle=cycle).model_dump())
 
     def report(self, cycle: int, step: int, metrics: Mapping[str, float] | None = None) -> ReportResponse:
-        """Say that a cycle is finished; waits while the service is too far behind with the loop's work.
-
-        Raises:
-            ServiceUnavailable: it did not catch up within `patience_s`.
-        """
+        """Say that a cycle is finished. The same report again changes nothing."""
         body = ReportRequest(cycle=cycle, step=step, metrics=dict(metrics or {})).model_dump()
         return _read(ReportResponse, self._patiently("POST", "/v1/report", json=body))
 

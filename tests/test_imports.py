@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rri.cli": {"rri", "signatures", "programs", "eval", "rri.service", "rri.cli"},
     "training": {"training"},
 }
-TRAINING_MAY_IMPORT = {"rri.client", "rri.types", "rri.errors", "rri.lifetime"}
+TRAINING_MAY_IMPORT = {"rri.client", "rri.wire", "rri.types", "rri.errors", "rri.lifetime"}
 
 # Heavy or optional libraries, and the only modules that may name them.
 OWNERS: dict[str, set[str]] = {
@@ -38,10 +38,12 @@ OWNERS: dict[str, set[str]] = {
     "fastapi": {"rri.service.app"},
     "gguf": {"training.base_model"},
     "peft": {"training.grpo"},
+    "prometheus_client": {"rri.service.metrics"},
     "sentence_transformers": {"rri.knowledge.index"},
+    "sklearn": {"eval.agreement"},
     "sqlalchemy": {"rri.store"},
     "torch": {"training.base_model", "training.grpo"},
-    "transformers": {"rri.tokens", "rri.knowledge.index", "training.base_model", "training.grpo"},
+    "transformers": {"rri.tokens", "rri.knowledge.index", "training.base_model", "training.grpo", "training.reporting"},
     "trl": {"training.grpo"},
     "uvicorn": {"rri.service.host"},
     "vllm": set(),

@@ -37,6 +37,7 @@ from rri.wire import RunInfo
 from rri.errors import ConfigError, RriError, RunDirError
 from training.checkpoints import Checkpoint, final_step, newest_complete, publish_final
 from training.lifetime import clear_exit, exit_code_of, record_exit
+from training.reporting import CycleReport
 from training.reward import rubric_reward
 from training.settings import Schedule, base_settings, check_settings, default_batch, derive_settings, solver_settings
 from training.stream import WaitLog, task_stream
@@ -159,7 +160,10 @@ def train(args: GRPOConfig, schedule: Schedule, info: RunInfo, client: ServiceCl
         stream = task_stream(client, schedule.position_of(done), schedule.position_of(args.max_steps))
         # TRL takes async functions, its hint leaves them out.
         functions: Any = [reward]
-        trainer = GRPOTrainer(model=info.base_model, args=args, reward_funcs=functions, train_dataset=stream)
+        told = [CycleReport(client, schedule)]
+        trainer = GRPOTrainer(
+            model=info.base_model, args=args, reward_funcs=functions, train_dataset=stream, callbacks=told
+        )
         # Known only now: the model's generation config may name more than the tokenizer does.
         eos_token_ids.update(trainer.eos_token_ids)
         trainer.train(resume_from_checkpoint=str(checkpoint.path) if checkpoint else None)

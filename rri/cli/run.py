@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,8 @@ def run_command(
             pace = Pace(run.stats())
             if config.solver.cycles:
                 _train(run, directory, launch, line, pace)
-            _admit_all(run, line, pace)
+            _wait_for(run, run.finished_admitting(), line, pace)
+            _wait_for(run, run.finished_looping(), line, pace)
             run.store.log_sync("ended", "finished")
             summary = summary_of(run.store, folder)
     print_summary(summary, as_json=as_json)
@@ -148,9 +149,9 @@ def _end(trainer: subprocess.Popen[bytes]) -> None:
             trainer.wait()
 
 
-def _admit_all(run: OpenRun, line: ProgressLine, pace: Pace) -> None:
-    """Wait for the tasks that training did not need."""
-    future = run.gateway.loop.submit(run.finished_admitting())
+def _wait_for(run: OpenRun, work: Coroutine[Any, Any, None], line: ProgressLine, pace: Pace) -> None:
+    """Wait for background work that training did not wait for."""
+    future = run.gateway.loop.submit(work)
     while not future.done():
         line.update(pace.describe(run.stats()))
         time.sleep(POLL_S)

@@ -64,7 +64,9 @@ class LoopConfig(Section):
 
     failures_in_a_row: int = Field(default=3, ge=1, description="failed rounds in a row after which the run stops")
     max_backlog: int = Field(
-        default=1, ge=0, description="reported cycles that may wait for the loop's work; the trainer waits beyond"
+        default=1,
+        ge=0,
+        description="finished cycles that may wait for the loop's work; new positions wait beyond",
     )
 
 

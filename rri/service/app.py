@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 
 from rri.client import POLL_S
 from rri.errors import RriError, ServiceRefused, ServiceUnavailable
+from rri.service.metrics import CONTENT_TYPE, metrics_text
 from rri.service.run import OpenRun
 from rri.wire import (
     GradeRequest,
@@ -53,6 +54,10 @@ def make_app(run: OpenRun, token: str) -> FastAPI:
     async def stats() -> dict[str, Any]:
         return run.stats()
 
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(metrics_text(run.stats()), media_type=CONTENT_TYPE)
+
     _trainer_routes(app, run)
     return app
 
@@ -82,14 +87,9 @@ def _trainer_routes(app: FastAPI, run: OpenRun) -> None:
     async def grade(request: GradeRequest) -> Any:
         return closed() or await run.grade(request)
 
-    @app.post("/v1/report", response_model=ReportResponse | Waiting)
+    @app.post("/v1/report", response_model=ReportResponse)
     async def report(request: ReportRequest) -> Any:
-        if answer := closed():
-            return answer
-        found = await run.report(request, POLL_S)
-        if answer := closed():
-            return answer
-        return JSONResponse(found.model_dump(), 202) if isinstance(found, Waiting) else found
+        return closed() or await run.report(request)
 
     @app.post("/v1/resume")
     async def resume(request: ResumeRequest) -> dict[str, int]:

@@ -249,6 +249,10 @@ class OpenRun:
                 f"position {position} lies past the run's last one, {last}", "Start a run with more solver.cycles"
             )
         with self._failing():
+            if self.pool.row(position) is None and not await self.loop.caught_up(
+                self.config.loop.max_backlog, patience_s
+            ):
+                return Waiting(waiting=f"{self.loop.backlog} cycles wait for the loop ({self.loop.doing})")
             row = await self.pool.served(position, patience_s)
         if isinstance(row, str):
             return Waiting(waiting=row)
@@ -262,13 +266,10 @@ class OpenRun:
         with self._failing():
             return await self.grading.grade(request)
 
-    async def report(self, request: ReportRequest, patience_s: float) -> ReportResponse | Waiting:
-        """Take in that a cycle is finished; waits while the loop is too far behind."""
+    async def report(self, request: ReportRequest) -> ReportResponse:
+        """Take in that a cycle is finished; the loop's work on it follows in the background."""
         with self._failing():
             report = await self.loop.report(request.cycle, request.step, request.metrics)
-            limit = self.config.loop.max_backlog
-            if not await self.loop.caught_up(limit, patience_s):
-                return Waiting(waiting=f"{self.loop.backlog} cycles wait for the loop ({self.loop.doing})")
         return ReportResponse(report=report.id, backlog=self.loop.backlog)
 
     async def resume(self, cycle: int) -> int:

@@ -8,7 +8,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from rri.types import Message
-from rri.wire import GradedRow, GradeRequest, GradeResponse, ResumeRequest, Row, RunInfo, ServedTask, Waiting
+from rri.wire import (
+    GradedRow,
+    GradeRequest,
+    GradeResponse,
+    ReportRequest,
+    ReportResponse,
+    ResumeRequest,
+    Row,
+    RunInfo,
+    ServedTask,
+    Waiting,
+)
 
 Scorer = Callable[[Row], float | None]
 
@@ -69,6 +80,11 @@ class FakeService:
         return [r.body["cycle"] for r in self.requests if r.path == "/v1/resume"]
 
     @property
+    def reported(self) -> list[tuple[int, int]]:
+        """(cycle, step) of the reports, in order."""
+        return [(r.body["cycle"], r.body["step"]) for r in self.requests if r.path == "/v1/report"]
+
+    @property
     def positions(self) -> dict[int, list[int]]:
         """Positions asked for, in order, by client process."""
         asked: dict[int, list[int]] = {}
@@ -99,6 +115,9 @@ class FakeService:
         if request.path == "/v1/resume":
             ResumeRequest.model_validate(request.body)
             return 200, {}
+        if request.path == "/v1/report":
+            ReportRequest.model_validate(request.body)
+            return 200, ReportResponse(report=1, backlog=1).model_dump()
         if request.path == "/v1/grade":
             return self._grade(GradeRequest.model_validate(request.body))
         return 404, {"detail": f"no {request.path}"}

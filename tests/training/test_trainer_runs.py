@@ -90,6 +90,8 @@ def test_killed_run_resumes_and_finishes(
     assert f"skipping {torn}" in second.output
     assert "pool is thin at 2" in first.output
     assert service.resumed == [0, 1]
+    # Killed in its second cycle, the first life has reported one; each cycle ends with its second update.
+    assert service.reported == [(0, 2), (1, 4), (2, 6), (3, 8)]
     lives = list(service.positions.values())
     assert [life[0] for life in lives] == [0, 4]
     assert lives[1] == list(range(4, 16)), "each once, none past the end"
