@@ -11,6 +11,9 @@ from rri.types import Vote
 
 __all__ = ["GradeDeadline"]
 
+LEAST_WAIT_S = 0.05
+"""While the endpoint is away the time left stands still: looking again after a sliver of it would be a busy loop."""
+
 
 class GradeDeadline:
     """Seconds that one answer's votes have in all, counted from its making.
@@ -40,7 +43,7 @@ class GradeDeadline:
         job = asyncio.ensure_future(collect([partial(cast, i) for i in range(len(thunks))], len(thunks)))
         try:
             while not job.done() and (left := self._left()) > 0:
-                await asyncio.wait([job], timeout=left)
+                await asyncio.wait([job], timeout=max(left, LEAST_WAIT_S))
         finally:
             if not job.done():
                 job.cancel()

@@ -62,24 +62,44 @@ class Grader:
         Raises:
             BudgetExhausted: a hard limit is reached. A judge that fails is a verdict `unknown`, never an exception.
         """
-        n = votes or self.config.votes
-        deadline = GradeDeadline(self.gateway, self.config.deadline_s)
-        thunks = [partial(self._verdict, request, n, deadline) for request in self._requests(task, answer, strict, n)]
-        verdicts: list[Verdict] = []
-        if self.config.warm_prefix:
-            verdicts.append(await thunks[0]())
-        verdicts += await collect(thunks[len(verdicts) :], self.config.concurrency)
+        verdicts = await self.verdicts(task, answer, task.rubric.criteria, strict=strict, votes=votes)
         return self._score(task, answer, verdicts, training_score if training else answer_score)
 
-    def _requests(self, task: Task, answer: str, strict: bool, n: int) -> list[ModelRequest]:
+    async def verdicts(
+        self,
+        task: Task,
+        answer: str,
+        criteria: Sequence[Criterion],
+        *,
+        strict: bool = False,
+        votes: int | None = None,
+    ) -> list[Verdict]:
+        """Verdict on each of `criteria`, in order, whether or not the task's rubric holds them.
+
+        Raises:
+            BudgetExhausted: a hard limit is reached. A judge that fails is a verdict `unknown`, never an exception.
+        """
+        n = votes or self.config.votes
+        deadline = GradeDeadline(self.gateway, self.config.deadline_s)
+        requests = self._requests(task, answer, criteria, strict, n)
+        thunks = [partial(self._verdict, request, n, deadline) for request in requests]
+        verdicts: list[Verdict] = []
+        if self.config.warm_prefix and thunks:
+            verdicts.append(await thunks[0]())
+        return verdicts + await collect(thunks[len(verdicts) :], self.config.concurrency)
+
+    def _requests(
+        self, task: Task, answer: str, criteria: Sequence[Criterion], strict: bool, n: int
+    ) -> list[ModelRequest]:
         """One request for each criterion; conversation and answer, the long part, are rendered once for all."""
         signature = judge_signature(strict)
         prefix = render(signature, [], judge_fields(task, answer, None, self.config.reason_words))
-        temperature = self.config.temperature_single if n == 1 else None
+        # A role that sends no temperature sends none here either: some models refuse any.
+        sends = self.gateway.routes["judge"].sampling.temperature is not None
+        temperature = self.config.temperature_single if n == 1 and sends else None
         spec = output_spec(signature)
         return [
-            ModelRequest("judge", extend(signature, prefix, "criterion", c.text), spec, temperature)
-            for c in task.rubric.criteria
+            ModelRequest("judge", extend(signature, prefix, "criterion", c.text), spec, temperature) for c in criteria
         ]
 
     def _score(self, task: Task, answer: str, verdicts: Sequence[Verdict], score: ScoreFunction) -> Grade:

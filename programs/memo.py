@@ -12,10 +12,7 @@ from rri.memo_score import Decision, MemoScore, decide, honest_baseline, score_v
 from rri.rounds import MemoEvidence, MemoOutcome, Prompt, RejectedMemo
 from signatures.memo_optimizer import PastMemo
 
-__all__ = ["MEMO_ATTEMPTS", "MemoRound"]
-
-MEMO_ATTEMPTS = 2
-"""Calls of the memo optimizer in one round: a memo that breaks a rule is asked for once more, with the problems."""
+__all__ = ["MemoRound"]
 
 
 class MemoRound:
@@ -63,7 +60,7 @@ class MemoRound:
             kept = {"hackability": shown["hackability"], "prompts": tuple(prompts), "rejected": tuple(rejected)}
             return outcome.model_copy(update={**kept, **update})
 
-        for attempt in range(1, MEMO_ATTEMPTS + 1):
+        for attempt in range(1, self.config.attempts + 1):
             arguments = {**shown, "problems": problems}
             prompts.append(prompt_of(self.memo_optimizer, **arguments))
             with tagged("", f"memo-{evidence.cycle}-attempt-{attempt}"):

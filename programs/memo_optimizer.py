@@ -11,7 +11,7 @@ from signatures.memo_optimizer import PastMemo, WriteMemo
 
 __all__ = ["MemoOptimizer", "NewMemo"]
 
-CRITERION_CHARS = 220
+CRITERION_CHARS = 240
 
 
 @dataclass(frozen=True, slots=True)

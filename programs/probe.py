@@ -48,14 +48,23 @@ class Prober:
         with tagged(task.task_id, sample):
             answers = await collect([partial(self._answer, task, who) for who in ("farmer", "honest")], 2)
             (exploit, exploit_error), (honest, honest_error) = answers
-            if error := exploit_error or honest_error:
-                return Probe(status="unmeasured", exploit=exploit, honest=honest, why=error, failed=True)
-            least = self.config.min_answer_chars
-            for name, text in (("exploit", exploit), ("honest answer", honest)):
-                if len(text) < least:
-                    why = f"the {name} has {len(text)} characters, fewer than {least}"
-                    return Probe(status="unmeasured", exploit=exploit, honest=honest, why=why)
-            return await self._measure(task, exploit, honest)
+            return await self._compare(task, exploit, honest, exploit_error or honest_error)
+
+    async def attack(self, task: Task, honest: str, sample: str) -> Probe:
+        """One attack measured against an honest answer that is there already; the farmer alone is asked for one."""
+        with tagged(task.task_id, sample):
+            exploit, error = await self._answer(task, "farmer")
+            return await self._compare(task, exploit, honest, error)
+
+    async def _compare(self, task: Task, exploit: str, honest: str, error: str) -> Probe:
+        if error:
+            return Probe(status="unmeasured", exploit=exploit, honest=honest, why=error, failed=True)
+        least = self.config.min_answer_chars
+        for name, text in (("exploit", exploit), ("honest answer", honest)):
+            if len(text) < least:
+                why = f"the {name} has {len(text)} characters, fewer than {least}"
+                return Probe(status="unmeasured", exploit=exploit, honest=honest, why=why)
+        return await self._measure(task, exploit, honest)
 
     async def _answer(self, task: Task, who: str) -> tuple[str, str]:
         """The answer and no error, or no answer and the error."""

@@ -84,7 +84,11 @@ class Roles:
             referee=Referee(domain.expert, config.exploits.task_chars, config.exploits.answer_chars),
             analyst=Analyst(domain.description, evolution.task_chars, evolution.answer_chars),
             meta_optimizer=MetaOptimizer(
-                domain.description, guidance_limits(config), gaps=evolution.gaps, versions=evolution.history
+                domain.description,
+                guidance_limits(config),
+                gaps=evolution.gaps,
+                gap_chars=evolution.gap_chars,
+                versions=evolution.history,
             ),
             memo_optimizer=MemoOptimizer(
                 guidance_limits(config), minted=config.memo.minted, versions=config.memo.history

@@ -4,8 +4,10 @@ Every check returns the problems it found as sentences that can be given back to
 the rubric; an empty list means valid.
 """
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -13,13 +15,17 @@ from rri.types import POINTS_LIMIT, Criterion, Frozen, Rubric
 
 __all__ = [
     "PatchLimits",
+    "PatchProblem",
+    "PatchReason",
     "RewriteLimits",
     "RubricLimits",
     "addresses_judge",
     "check_patch",
     "check_rewrite",
     "check_rubric",
+    "gap_removed",
     "is_absence",
+    "patch_problems",
     "salvage_rewrite",
     "trigram_overlap",
 ]
@@ -203,6 +209,17 @@ def check_rewrite(
     return problems
 
 
+PatchReason = Literal["rubric_full", "length", "points", "absence", "addresses_judge", "overlap"]
+"""The rules of a minted criterion's wording and shape, in the order in which they are checked."""
+
+
+class PatchProblem(NamedTuple):
+    """A rule that a minted criterion breaks, and what to tell the model that wrote it."""
+
+    reason: PatchReason
+    text: str
+
+
 def check_patch(
     criterion: Criterion,
     rubric: Rubric,
@@ -210,26 +227,47 @@ def check_patch(
     rubric_limits: RubricLimits | None = None,
 ) -> list[str]:
     """Problems of a minted criterion's wording and shape, cheap checks first (METHOD 7)."""
+    return [problem.text for problem in patch_problems(criterion, rubric, limits, rubric_limits)]
+
+
+def patch_problems(
+    criterion: Criterion,
+    rubric: Rubric,
+    limits: PatchLimits | None = None,
+    rubric_limits: RubricLimits | None = None,
+) -> list[PatchProblem]:
+    """`check_patch` with the rule that each problem breaks, in the order of `PatchReason` (METHOD 7)."""
     limits, rubric_limits = limits or PatchLimits(), rubric_limits or RubricLimits()
     problems = []
+    count = len(rubric.criteria)
+    if count >= rubric_limits.max_criteria_repaired:
+        problems.append(PatchProblem("rubric_full", f"the rubric already holds {count} criteria, the most it may"))
     length = len(criterion.text.strip())
     if not limits.min_chars <= length <= limits.max_chars:
-        problems.append(f"{length} characters; between {limits.min_chars} and {limits.max_chars} are allowed")
+        allowed = f"between {limits.min_chars} and {limits.max_chars} are allowed"
+        problems.append(PatchProblem("length", f"{length} characters; {allowed}"))
     if not limits.min_abs_points <= abs(criterion.points) <= limits.max_abs_points:
-        problems.append(
-            f"{criterion.points:g} points; the size must lie in [{limits.min_abs_points:g}, {limits.max_abs_points:g}]"
-        )
-    if len(rubric.criteria) >= rubric_limits.max_criteria_repaired:
-        problems.append(f"the rubric already holds {len(rubric.criteria)} criteria, the most it may")
+        allowed = f"the size must lie in [{limits.min_abs_points:g}, {limits.max_abs_points:g}]"
+        problems.append(PatchProblem("points", f"{criterion.points:g} points; {allowed}"))
     if is_absence(criterion.text, warnings=criterion.points < 0):
-        problems.append("the criterion names an absence; name what is there")
+        problems.append(PatchProblem("absence", "the criterion names an absence; name what is there"))
     if addresses_judge(criterion.text):
-        problems.append("the criterion speaks about the grading; name only content")
+        problems.append(PatchProblem("addresses_judge", "the criterion speaks about the grading; name only content"))
+    return problems + list(_overlaps(criterion, rubric, limits.max_overlap))
+
+
+def _overlaps(criterion: Criterion, rubric: Rubric, most: float) -> Iterator[PatchProblem]:
     for number, other in enumerate(rubric.criteria, 1):
         overlap = trigram_overlap(criterion.text, other.text)
-        if overlap >= limits.max_overlap:
-            problems.append(
-                f"shares {overlap:.2f} of its word trigrams with criterion {number}; "
-                f"below {limits.max_overlap:g} is allowed"
-            )
-    return problems
+        if overlap >= most:
+            shared = f"shares {overlap:.2f} of its word trigrams with criterion {number}"
+            yield PatchProblem("overlap", f"{shared}; below {most:g} is allowed")
+
+
+def gap_removed(criterion: Criterion, rubric: Rubric) -> float:
+    """|points| / sum of the positive points of `rubric`, which does not hold the criterion yet (METHOD 7).
+
+    Infinite for a rubric without positive points.
+    """
+    total = rubric.positive_total
+    return abs(criterion.points) / total if total else math.inf

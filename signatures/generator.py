@@ -24,7 +24,8 @@ class GenerateTask(dspy.Signature):
     """Turn a request into a finished task for an expert assistant, with the rubric that will grade answers to it.
 
     The task is one message to the assistant. It must stand by itself: put every detail into it that the reader
-    needs, and keep to what the passages can support. Do not give the answer away.
+    needs, and keep to what the passages can support. Do not give the answer away. Write it and the rubric in the
+    language of the request.
 
     The rubric is a list of criteria.
     - Write exactly `positives` criteria with 5 to 10 points. Each names one specific piece of content that a good

@@ -23,8 +23,8 @@ class WriteGuidance(dspy.Signature):
     plain orders to them: `new_guidance_a` for requests, `new_guidance_b` for tasks and rubrics.
 
     How to weigh the evidence.
-    1. The mean training score measures difficulty and is never a goal: whoever makes tasks easier raises it. From 0.4
-       to 0.6 is right. Near 0.9 the tasks are too easy, near 0.1 too hard.
+    1. The mean training score measures difficulty and is never a goal: whoever makes tasks easier raises it. The
+       range that is right stands in `statistics`. Near 0.9 the tasks are too easy, near 0.1 too hard.
     2. Figures on distribution and diversity are arithmetic. Where one has drifted from its reference, mend that first
        and give the number to reach.
     3. Of the counted diagnoses, only `model_failed_fair_task` calls for more tasks of that kind. `generator_at_fault`

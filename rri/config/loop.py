@@ -90,5 +90,6 @@ class MemoConfig(Section):
     min_observations: int = Field(default=2, ge=1, description="first probes under a version before a decision")
     rollback_margin: float = Field(default=0.02, ge=0, description="worse than the best by more: rolled back")
     restricting_below: float = Field(default=0.25, description="honest mean under it: not tightened further")
+    attempts: int = Field(default=2, ge=1, description="calls until the memo passes its checks")
     history: int = Field(default=8, ge=0, description="earlier memo versions shown")
     minted: int = Field(default=20, ge=0, description="latest accepted criteria shown")

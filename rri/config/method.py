@@ -60,7 +60,7 @@ class GenerationConfig(Section):
 
 
 class AdmissionConfig(Section):
-    """METHOD 5. `enabled: false` is the Generation Only arm: tasks are served as they were written."""
+    """METHOD 5. `enabled: false`: tasks are served as they were written."""
 
     enabled: bool = True
     margin: float = Field(default=0.20, gt=0, description="a probe passes at delta <= -margin")

@@ -68,6 +68,9 @@ class RoleConfig(Section):
     fallback: str = Field(default="", description="second endpoint, called while the first one fails; its own model")
     temperature: float | None = Field(default=None, ge=0, description="None sends none")
     max_tokens: int = Field(default=2048, ge=1)
+    extra_body: dict[str, Any] = Field(
+        default_factory=dict, description="sent along with every request of the role, over the endpoint's own"
+    )
     program: str = Field(default="", description="compiled module of this role: a file that dspy saved")
 
 

@@ -25,7 +25,7 @@ from rri.errors import (
     TruncatedReply,
 )
 from rri.lm.adapter import ChatMessage, OutputSpec
-from rri.lm.breaker import Breaker
+from rri.lm.breaker import Breaker, Stopwatch
 from rri.lm.calls import CallRecord, CallSink, Ledger, RecentCalls, Tag, Usage, current_tag
 from rri.lm.reply_cache import ReplyCache, reply_key
 from rri.lm.routes import Route
@@ -63,10 +63,16 @@ class Reply:
 
 
 @dataclass
-class _Clock:
-    """Seconds that one sample has left. Waiting for a slot does not count: the endpoint is not at fault for that."""
+class _Spent:
+    """What one sample has used up: seconds left, tries, and requests on the wire.
 
-    left: float
+    Waiting for a slot is no time of the sample's, and a failed trial of an endpoint that is away no try: it is not at
+    fault for either.
+    """
+
+    left_s: float
+    tries: int = 0
+    requests: int = 0
 
 
 class Gateway:
@@ -101,6 +107,7 @@ class Gateway:
         self.say = say
         self._embedded_url = embedded_url
         self._breakers: dict[str, Breaker] = {}
+        self._pauses: dict[Role, Stopwatch] = {}
         self._transport = Transport()
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._random = random.Random()
@@ -121,14 +128,30 @@ class Gateway:
 
     @property
     def paused(self) -> str:
-        """Why calls wait for an endpoint now; empty when none do."""
-        away = [f"endpoint {b.name!r} is away: {b.reason}" for b in list(self._breakers.values()) if b.open]
-        return "; ".join(away)
+        """Why calls of a role that is in use wait for an endpoint now; empty when none do."""
+        away = {b.name: b.reason for role in list(self._pauses) for b in self._awaited(role)}
+        return "; ".join(f"endpoint {name!r} is away: {reason}" for name, reason in away.items())
 
     def paused_s(self, role: Role) -> float:
-        """Seconds that the calls of `role` have had to wait for its endpoint so far."""
-        breaker = self._breakers.get(self.routes[role].endpoint)
-        return breaker.paused_s if breaker is not None else 0.0
+        """Seconds since its first call in which the calls of `role` had no endpoint to go to."""
+        pause = self._pauses.get(role)
+        return pause.seconds if pause is not None else 0.0
+
+    def _awaited(self, role: Role) -> list[Breaker]:
+        """The endpoints for which the calls of `role` wait; none while one of them answers."""
+        route = self.routes[role]
+        names = [route.endpoint] if route.fallback is None else [route.endpoint, route.fallback.endpoint]
+        away = [b for name in names if (b := self._breakers.get(name)) is not None and b.open]
+        return away if len(away) == len(names) else []
+
+    def _changed(self, message: str) -> None:
+        """An endpoint went away or came back."""
+        for role in self._pauses:
+            self._watch(role)
+        self.say(message)
+
+    def _watch(self, role: Role) -> None:
+        self._pauses.setdefault(role, Stopwatch()).hold(bool(self._awaited(role)))
 
     def complete_sync(self, request: ModelRequest) -> Reply:
         """`complete` for threads without a loop."""
@@ -146,30 +169,33 @@ class Gateway:
         return await self.loop.call(self._complete(request, current_tag()))
 
     async def _complete(self, request: ModelRequest, tag: Tag) -> Reply:
-        key = self._key(request)
-        if key is not None and (known := self._known(request, key)) is not None:
+        if request.role not in self._pauses:
+            self._watch(request.role)
+        if (known := self._known(request, self.routes[request.role])) is not None:
             return known
         try:
-            reply = await self._sample(request, tag)
-        except ReplyError:
-            reply = await self._sample(request, tag)
-        if key is not None and self.cache is not None:
-            self.cache.put(key, reply.text)
-        return reply
+            try:
+                return await self._sample(request, tag)
+            except ReplyError:
+                return await self._sample(request, tag)
+        except ModelError as error:
+            error.what = f"role {request.role}: {error.what}"
+            raise
 
-    def _key(self, request: ModelRequest) -> bytes | None:
+    def _key(self, request: ModelRequest, route: Route) -> bytes | None:
+        """Key of the reply in the cache; None where it must not be reused."""
         if self.cache is None or not request.sample:
             return None
-        route = self.routes[request.role]
         temperature, most = _sampling(request, route)
         prompt = (part for message in request.messages for part in (message["role"], message["content"]))
         return reply_key(
             route.identity, request.output.name, request.output.digest, f"{temperature} {most}", request.sample, *prompt
         )
 
-    def _known(self, request: ModelRequest, key: bytes) -> Reply | None:
+    def _known(self, request: ModelRequest, route: Route) -> Reply | None:
         """The kept reply; None when there is none, or the schema does not take it any more."""
-        text = self.cache.get(key) if self.cache is not None else None
+        key = self._key(request, route)
+        text = self.cache.get(key) if self.cache is not None and key is not None else None
         if text is None:
             return None
         try:
@@ -189,30 +215,38 @@ class Gateway:
         except EndpointError as error:
             if not error.retryable:
                 raise
-        return await self._tries(request, route.fallback, tag, route.fallback.config.breaker_patience_s)
+            first = error.what
+        if (known := self._known(request, route.fallback)) is not None:
+            return known
+        try:
+            return await self._tries(request, route.fallback, tag, route.fallback.config.breaker_patience_s)
+        except EndpointError as error:
+            error.what += f" (called because endpoint {route.endpoint!r} had failed: {first})"
+            raise
 
     async def _tries(self, request: ModelRequest, route: Route, tag: Tag, patience_s: float) -> Reply:
         """One sample, tried again while the endpoint, not the reply, is at fault."""
-        clock = _Clock(route.config.deadline_s)
-        attempt = 0
+        config, spent = route.config, _Spent(route.config.deadline_s)
         while True:
-            try:
-                return await self._try(request, route, tag, attempt, clock, patience_s)
-            except EndpointError as error:
-                if not error.retryable or attempt >= route.config.retries:
-                    raise
-                pause = self._pause(route.config, attempt, error.retry_after)
-                if pause >= clock.left:
-                    deadline = f"the deadline of {route.config.deadline_s:g} s"
-                    error.what += f" (given up at {deadline}, tries: {attempt + 1})"
-                    raise
-            attempt += 1
-            clock.left -= pause
+            outcome = await self._try(request, route, tag, spent, patience_s)
+            if isinstance(outcome, Reply):
+                if self.cache is not None and (key := self._key(request, route)) is not None:
+                    self.cache.put(key, outcome.text)
+                return outcome
+            if not isinstance(outcome, EndpointError) or not outcome.retryable or spent.tries > config.retries:
+                raise outcome
+            # A try at an endpoint that is away waits for its return, without using up the deadline.
+            away = self._breaker(route).open
+            pause = 0.0 if away else self._pause(config, spent.tries - 1, outcome.retry_after)
+            if pause >= spent.left_s:
+                outcome.what += f" (given up at the deadline of {config.deadline_s:g} s, tries: {spent.requests})"
+                raise outcome
+            spent.left_s -= pause
             await asyncio.sleep(pause)
 
     def _breaker(self, route: Route) -> Breaker:
         if route.endpoint not in self._breakers:
-            self._breakers[route.endpoint] = Breaker(route.endpoint, route.config, self.say)
+            self._breakers[route.endpoint] = Breaker(route.endpoint, route.config, self._changed)
         return self._breakers[route.endpoint]
 
     def _pause(self, config: EndpointConfig, attempt: int, retry_after: float | None) -> float:
@@ -222,46 +256,43 @@ class Gateway:
         return min(config.retry_wait_max_s, max(backoff, retry_after or 0.0))
 
     async def _try(
-        self, request: ModelRequest, route: Route, tag: Tag, attempt: int, clock: _Clock, patience_s: float
-    ) -> Reply:
+        self, request: ModelRequest, route: Route, tag: Tag, spent: _Spent, patience_s: float
+    ) -> Reply | ModelError:
         breaker = self._breaker(route)
         slots = self._slots.setdefault(route.endpoint, asyncio.Semaphore(route.config.concurrency))
-        async with slots:
-            # Inside the slot: calls that queued for it while the endpoint failed must wait too.
-            if breaker.open:
-                await breaker.gate(patience_s)
-            try:
-                with self.ledger.call():
-                    record, reply, failure = await self._attempt(request, route, tag, attempt, clock)
-            except BaseException:
-                breaker.abandoned()
-                raise
-            _report(breaker, failure)
-            clock.left -= record.seconds
+        async with breaker.slot(slots, patience_s) as trial:
+            with self.ledger.call():
+                record, outcome = await self._attempt(request, route, tag, spent)
             self.ledger.add(record)
+            if isinstance(outcome, EndpointError):
+                breaker.failed(outcome, trial)
+            else:
+                breaker.answered()
+            spent.requests += 1
+            if not (trial and breaker.open):
+                spent.left_s -= record.seconds
+                spent.tries += 1
         await self.sink.keep(record)
-        if reply is None:
-            assert failure is not None
-            raise _named(failure, route)
-        return reply
+        return outcome
 
     async def _attempt(
-        self, request: ModelRequest, route: Route, tag: Tag, attempt: int, clock: _Clock
-    ) -> tuple[CallRecord, Reply | None, ModelError | None]:
+        self, request: ModelRequest, route: Route, tag: Tag, spent: _Spent
+    ) -> tuple[CallRecord, Reply | ModelError]:
         """One request on the wire, with what there is to keep of it."""
         started = time.monotonic()
-        completion, reply, failure = Completion("", Usage()), None, None
+        completion = Completion("", Usage())
+        outcome: Reply | ModelError
         try:
-            completion = await self._post(request, route, min(route.config.timeout_s, clock.left))
-            reply = _usable(completion, request, route)
+            completion = await self._post(request, route, min(route.config.timeout_s, spent.left_s))
+            outcome = _usable(completion, request, route)
         except ModelError as error:
-            failure = error
+            outcome = error
         except asyncio.CancelledError:
             # The endpoint may charge for it all the same.
             failure = ModelError("cancelled by the caller")
-            self._keep_soon(self._record(request, route, tag, attempt, completion, started, failure))
+            self._keep_soon(self._record(request, route, tag, spent.requests, completion, started, failure))
             raise
-        return self._record(request, route, tag, attempt, completion, started, failure), reply, failure
+        return self._record(request, route, tag, spent.requests, completion, started, outcome), outcome
 
     async def _post(self, request: ModelRequest, route: Route, timeout_s: float) -> Completion:
         url = route.config.url.rstrip("/")
@@ -276,6 +307,7 @@ class Gateway:
         temperature, most = _sampling(request, route)
         body: dict[str, Any] = {
             **route.config.extra_body,
+            **route.sampling.extra_body,
             "model": route.model,
             "messages": list(request.messages),
             route.config.max_tokens_field: most,
@@ -304,7 +336,7 @@ class Gateway:
         attempt: int,
         completion: Completion,
         started: float,
-        failure: ModelError | None,
+        outcome: Reply | ModelError,
     ) -> CallRecord:
         return CallRecord(
             role=request.role,
@@ -317,7 +349,7 @@ class Gateway:
             usage=completion.usage,
             seconds=time.monotonic() - started,
             money=completion.usage.money(route.config),
-            error=f"{type(failure).__name__}: {failure.what}" if failure else "",
+            error=f"{type(outcome).__name__}: {outcome.what}" if isinstance(outcome, ModelError) else "",
         )
 
 
@@ -325,14 +357,6 @@ def _sampling(request: ModelRequest, route: Route) -> tuple[float | None, int]:
     """Temperature and token limit of a call."""
     temperature = route.sampling.temperature if request.temperature is None else request.temperature
     return temperature, request.max_tokens or route.sampling.max_tokens
-
-
-def _report(breaker: Breaker, failure: ModelError | None) -> None:
-    """Tell the breaker of an endpoint how a try ended."""
-    if isinstance(failure, EndpointError):
-        breaker.failed(failure)
-    else:
-        breaker.answered()
 
 
 def _usable(completion: Completion, request: ModelRequest, route: Route) -> Reply:
@@ -366,9 +390,3 @@ def without_reasoning(text: str) -> str:
     if not closed or not answer.strip():
         raise TruncatedReply("the reply holds reasoning and no answer", "Raise max_tokens, or turn reasoning off")
     return answer.lstrip()
-
-
-def _named(error: ModelError, route: Route) -> ModelError:
-    """The same error, saying which role asked."""
-    error.what = f"role {route.role}: {error.what}"
-    return error

@@ -4,6 +4,7 @@ One SQLite file. A lookup takes 3 us and a write 7 us, where diskcache takes 50 
 millisecond for a whole judge call that decides. Entries are whole replies, checked again when they are read.
 """
 
+import fcntl
 import sqlite3
 import threading
 import time
@@ -14,12 +15,20 @@ from rri.errors import StoreError
 
 __all__ = ["ReplyCache", "reply_key"]
 
-FILE = "votes.db"
+FILE, LOCK = "votes.db", "votes.lock"
 BATCH = 256
 """Replies written in one transaction at most; these many a kill can lose."""
 FLUSH_S = 0.5
-EVICTED = 0.1
-"""Share of the entries that go, oldest first, when the file is full."""
+EVICTED = 2 * BATCH
+"""Entries that go at a time, oldest first, when the file is full. A share of a large file would take seconds."""
+WAIT_S = 30.0
+"""How long to wait while another process writes."""
+SCHEMA = (
+    # Losing the last votes in a power cut only means paying for them again.
+    "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
+    "CREATE TABLE IF NOT EXISTS votes(seq INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, reply TEXT);"
+    "SELECT seq, key, reply FROM votes LIMIT 0;"
+)
 
 
 def reply_key(*parts: str) -> bytes:
@@ -35,6 +44,8 @@ def reply_key(*parts: str) -> bytes:
 class ReplyCache:
     """Replies by key. Safe to share between threads and processes, and to kill at any moment.
 
+    One that was closed opens its file again when it is used.
+
     Args:
         folder: where the file lies; made when missing.
         max_mb: size at which the oldest entries go.
@@ -49,16 +60,28 @@ class ReplyCache:
         self._lock = threading.Lock()
         self._waiting: dict[bytes, str] = {}
         self._flushed = time.monotonic()
+        self._connection: sqlite3.Connection | None = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        db = None
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
-            # Losing the last votes in a power cut only means paying for them again.
-            self._db.executescript(
-                "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
-                "CREATE TABLE IF NOT EXISTS votes(seq INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, reply TEXT);"
-            )
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Two processes that both make a file a WAL file do not wait for each other: one of them fails.
+            with self.path.with_name(LOCK).open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                db = sqlite3.connect(self.path, timeout=WAIT_S, isolation_level=None, check_same_thread=False)
+                db.executescript(SCHEMA)
         except (OSError, sqlite3.Error) as error:
+            if db is not None:
+                db.close()
             raise self._error(error) from None
+        return db
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._open()
+        return self._connection
 
     def get(self, key: bytes) -> str | None:
         """The reply, None when it is not known."""
@@ -84,22 +107,33 @@ class ReplyCache:
             return self._used()
 
     def close(self) -> None:
+        """Write what waits, and close the file. Closing twice is fine."""
         with self._lock:
-            self._flush()
-            self._db.close()
+            if self._connection is None:
+                return
+            try:
+                self._flush()
+            finally:
+                self._connection.close()
+                self._connection = None
 
     def _flush(self) -> None:
+        db = self._db
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            rows = list(self._waiting.items())
-            self._db.executemany("INSERT OR IGNORE INTO votes(key, reply) VALUES (?, ?)", rows)
+            db.execute("BEGIN IMMEDIATE")
+            # A newer reply replaces one that its reader could not use.
+            db.executemany(
+                "INSERT INTO votes(key, reply) VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET reply = excluded.reply",
+                list(self._waiting.items()),
+            )
             while self._used() > self.max_bytes:
-                share = f"SELECT max(1, CAST(count(*) * {EVICTED} AS INTEGER)) FROM votes"
-                self._db.execute(f"DELETE FROM votes WHERE seq IN (SELECT seq FROM votes ORDER BY seq LIMIT ({share}))")
-            self._db.execute("COMMIT")
+                oldest = "DELETE FROM votes WHERE seq < (SELECT min(seq) FROM votes) + ?"
+                if db.execute(oldest, (EVICTED,)).rowcount == 0:
+                    break
+            db.execute("COMMIT")
         except sqlite3.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+            if db.in_transaction:
+                db.execute("ROLLBACK")
             raise self._error(error) from None
         self._waiting.clear()
         self._flushed = time.monotonic()
@@ -111,4 +145,6 @@ class ReplyCache:
         return int((pages - free) * size)
 
     def _error(self, error: Exception) -> StoreError:
-        return StoreError(f"the vote cache {self.path} failed: {error}", "Delete the file, or run with --no-cache")
+        return StoreError(
+            f"the vote cache {self.path} failed: {error}", "Delete the file, or run with -s cache.enabled=false"
+        )

@@ -38,7 +38,8 @@ class Route:
         """Everything but the request that decides what a reply may be: which server, which weights, which wire form."""
         config = self.config
         weights = config.revision or (GGUF_SHA256 if config.url == EMBEDDED else "")
-        wire = (config.strict_schema, config.max_tokens_field, sorted(config.extra_body.items()))
+        extra = {**config.extra_body, **self.sampling.extra_body}
+        wire = (config.strict_schema, config.max_tokens_field, sorted(extra.items()))
         return repr((self.endpoint, config.url, self.model, weights, wire))
 
     @property

@@ -70,20 +70,21 @@ class Evolver:
         since = self._last_cycle() + 1
         exploits = self._exploits(since)
         outcome = await self.evolution.run(self._evidence(report.cycle, since, exploits))
-        files, memo, failure = outcome.files(), None, None
+        files, decided, failure = outcome.files(), None, None
         if self.config.memo.enabled:
             try:
                 decided = await self.memo_round.run(self._memo_evidence(report.cycle, exploits))
                 files |= decided.files()
-                memo = decided.memo
             except ModelError as error:
                 failure = error
         self._write_folder(report.cycle, files, at)
+        memo = decided.memo if decided else None
         data = {
             "guidance": outcome.guidance.version if outcome.guidance else None,
             "memo": memo.version if memo else None,
             "why": outcome.why,
             "diagnosed": len(outcome.diagnoses),
+            "memo_decision": decided.decision.model_dump() if decided else None,
             "memo_error": str(failure) if failure else "",
         }
         row = RoundRow(report.id, report.cycle, "evolution", "done", time.monotonic() - started, data)
@@ -137,7 +138,11 @@ class Evolver:
         return ExploitEvidence.of(gaps, patches, Hackability.of(deltas))
 
     def _memo_evidence(self, cycle: int, exploits: ExploitEvidence) -> MemoEvidence:
+        """The evidence of the round, with the latest accepted criteria, however old they are."""
         observed = self.store.probes_by_memo()
+        minted = self.store.latest_patches(self.config.memo.minted)[::-1]
+        latest = tuple(check.criterion for patch in minted for check in patch.accepted)[-self.config.memo.minted :]
+        exploits = exploits.model_copy(update={"patches": latest})
         return MemoEvidence(
             cycle=cycle,
             versions=tuple(self.store.memo_versions()),
@@ -163,9 +168,10 @@ class Evolver:
         write_atomically(folder / "calls.jsonl", "".join(f"{line}\n" for line in lines))
 
     def stats(self) -> dict[str, Any]:
+        rounds = [row for row in self.store.rounds("evolution") if row.outcome == "done"]
         return {
             "guidance": self.guidance.version,
             "memo": self.memo.version,
-            "memo_decision": self.memo.decision,
-            "evolutions": sum(row.outcome == "done" for row in self.store.rounds("evolution")),
+            "memo_decision": rounds[-1].data["memo_decision"] if rounds else None,
+            "evolutions": len(rounds),
         }

@@ -70,12 +70,12 @@ class GradeRows(Database):
         return {int(row): score for row, score in self._read(lambda c: c.execute(query).all())}
 
     def groups(self, cycle: int) -> dict[int, tuple[str, int, list[Answered]]]:
-        """Position -> (task id, version, finished and scored rollouts in row order) of a training cycle."""
+        """Position -> (task id, version, judged and scored rollouts in row order) of a training cycle."""
         g = t.grades.c
         query = (
             select(g.position, g.task_id, g.version, g.row, g.answer, g.score, g.raw, g.unscored, g.verdicts)
             .where(g.split == "train", g.cycle == cycle, g.superseded.is_(False))
-            .where(g.finished.is_(True), g.raw.is_not(None))
+            .where(g.raw.is_not(None))
             .order_by(g.position, g.row)
         )
         found: dict[int, tuple[str, int, list[Answered]]] = {}
@@ -163,7 +163,8 @@ def _graded_case(row: Any) -> GradedCase:
         row=row.row,
         task=Task.model_validate_json(row.body),
         answer=row.answer,
-        truncated=not row.finished,
+        # Where truncated answers are judged as they are, they are answers like any other.
+        truncated=not row.finished and row.raw is None,
         grade=_grade(row),
         score=row.score,
     )
