@@ -26,9 +26,23 @@ app = typer.Typer(
 
 RunDirArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Run directory.", show_default=False)]
 ConfigOption = Annotated[
-    Optional[str],
+    Optional[list[str]],
     typer.Option(
-        "--config", "-c", help="A preset's name or a YAML file. Needed for a new run; a resumed one has its own."
+        "--config",
+        "-c",
+        metavar="NAME|FILE",
+        help="A preset's name or a YAML file. Repeatable, later ones over earlier ones. Needed for a new run; a "
+        "resumed one has its own.",
+    ),
+]
+ModelsOption = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="NAME|FILE",
+        help="A preset's name or a YAML file. Repeatable, later ones over earlier ones.",
+        show_default="smoke",
     ),
 ]
 SetOption = Annotated[
@@ -71,7 +85,9 @@ def run(
     set_: SetOption = None,
     quiet: QuietOption = False,
     json_: JsonOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the resolved config and stop.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and the resolved config as YAML, and stop.")
+    ] = False,
 ) -> None:
     """Admit tasks and train the solver on them. Run it again to resume.
 
@@ -82,6 +98,8 @@ def run(
       rri run runs/first --config smoke
 
       rri run runs/first -s budget.money=20
+
+      rri run runs/baseline -c paper-9b -c generation-only --dry-run
     """
     from rri.cli.run import run_command
 
@@ -129,7 +147,7 @@ def generate(
 @app.command()
 def probe(
     task: Annotated[Path, typer.Argument(metavar="TASK.json", help="One task with its rubric.", show_default=False)],
-    config: Annotated[str, typer.Option("--config", "-c", help="A preset's name or a YAML file.")] = "smoke",
+    config: ModelsOption = None,
     set_: SetOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -143,7 +161,82 @@ def probe(
     """
     from rri.cli.probe import probe_command
 
-    raise typer.Exit(probe_command(task, config, _overrides(set_), as_json=json_))
+    raise typer.Exit(probe_command(task, config or ["smoke"], _overrides(set_), as_json=json_))
+
+
+@app.command("check-judge")
+def check_judge(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Labelled verdicts, JSONL, or a HealthBench meta-eval.", show_default=False
+        ),
+    ],
+    config: ModelsOption = None,
+    set_: SetOption = None,
+    limit: Annotated[
+        Optional[int], typer.Option("--limit", "-n", min=1, help="Judge a seeded draw of so many items.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Judge under the strict note of probes and patches.")
+    ] = False,
+    quiet: QuietOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """Measure the judge against experts' labels before money is spent on it, and say what it is usable for.
+
+    A line of FILE: {"request": "...", "answer": "...", "criterion": "...", "met": true}. "conversation", a list of
+    {role, content}, may stand for "request", and "labels", a list of several experts' answers, for "met".
+
+    Every vote is cast, none saved by an early stop: it costs items x grading.votes calls.
+
+    Exit code 0: usable for training reward and probes. 10: for reports only, not usable, or it cannot be told.
+
+    [bold]Examples[/bold]
+
+      rri check-judge labels.jsonl --config mine.yaml -s budget.money=2
+
+      rri check-judge meta_eval.jsonl -c mine.yaml --limit 500
+    """
+    from rri.cli.check_judge import check_judge_command
+
+    sources, overrides = config or ["smoke"], _overrides(set_)
+    raise typer.Exit(
+        check_judge_command(file, sources, overrides, strict=strict, limit=limit, quiet=quiet, as_json=json_)
+    )
+
+
+@app.command()
+def estimate(
+    config: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CONFIG...",
+            help="A preset's name or a YAML file; several are laid over each other.",
+            show_default=False,
+        ),
+    ],
+    set_: SetOption = None,
+    assume: Annotated[
+        Optional[list[str]],
+        typer.Option("--assume", "-a", metavar="NAME=NUMBER", help="A figure that you know better. Repeatable."),
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Say what a run will cost before it makes any call: calls, tokens, money and time by role, and the budget.
+
+    Every figure is expected, with a cheap and a dear end. Asks no model. Times need the speed of your server:
+    give prompt_rate and reply_rate, in tokens a second of one request.
+
+    [bold]Examples[/bold]
+
+      rri estimate mine.yaml -s budget.money=50
+
+      rri estimate default -a answer_chars=3000 -a prompt_rate=5000 -a reply_rate=60
+    """
+    from rri.cli.estimate import estimate_command
+
+    raise typer.Exit(estimate_command(config, _overrides(set_), assume or [], as_json=json_))
 
 
 @app.command()
@@ -184,10 +277,13 @@ def calls(
 
 @app.command()
 def presets() -> None:
-    """Names of the configs that ship with rri."""
-    from rri.config import list_presets
+    """The configs that ship with rri: complete ones, and arms and settings to put over one with another -c."""
+    from rri.config import describe_presets, list_domains
 
-    typer.echo("\n".join(list_presets()))
+    found = describe_presets()
+    width = max(len(p.name) for p in found)
+    typer.echo("\n".join(f"{p.name:<{width}}  {p.kind:<8}  {p.about}" for p in found))
+    typer.echo(f"\nDomains, for -s domain=NAME: {', '.join(list_domains())}")
 
 
 def main() -> None:
