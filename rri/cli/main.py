@@ -8,6 +8,16 @@ from typing import Annotated, Any, Optional
 import typer
 import yaml
 
+from rri.cli.options import (
+    ConfigOption,
+    JsonOption,
+    LayersOption,
+    ModelsOption,
+    NoCacheOption,
+    QuietOption,
+    RunDirArgument,
+    SetOption,
+)
 from rri.errors import ConfigError, RriError
 
 __all__ = ["app", "main"]
@@ -24,36 +34,6 @@ app = typer.Typer(
     add_completion=False,
 )
 
-RunDirArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Run directory.", show_default=False)]
-ConfigOption = Annotated[
-    Optional[list[str]],
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="NAME|FILE",
-        help="A preset's name or a YAML file. Repeatable, later ones over earlier ones. Needed for a new run; a "
-        "resumed one has its own.",
-    ),
-]
-ModelsOption = Annotated[
-    Optional[list[str]],
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="NAME|FILE",
-        help="A preset's name or a YAML file. Repeatable, later ones over earlier ones.",
-        show_default="smoke",
-    ),
-]
-SetOption = Annotated[
-    Optional[list[str]],
-    typer.Option(
-        "--set", "-s", metavar="KEY=VALUE", help="Change one config value, e.g. -s solver.cycles=4. Repeatable."
-    ),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="One line now and then instead of a live display.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
-
 
 @app.callback()
 def _options(
@@ -65,8 +45,8 @@ def _options(
 _STATE = {"debug": False}
 
 
-def _overrides(pairs: Optional[list[str]]) -> dict[str, Any]:
-    values = {}
+def _overrides(pairs: Optional[list[str]], *, no_cache: bool = False) -> dict[str, Any]:
+    values: dict[str, Any] = {"cache.enabled": False} if no_cache else {}
     for pair in pairs or []:
         key, equals, text = pair.partition("=")
         if not equals or not key:
@@ -83,6 +63,7 @@ def run(
     directory: RunDirArgument,
     config: ConfigOption = None,
     set_: SetOption = None,
+    no_cache: NoCacheOption = False,
     quiet: QuietOption = False,
     json_: JsonOption = False,
     dry_run: Annotated[
@@ -103,7 +84,9 @@ def run(
     """
     from rri.cli.run import run_command
 
-    raise typer.Exit(run_command(directory, config, _overrides(set_), quiet=quiet, as_json=json_, dry_run=dry_run))
+    raise typer.Exit(
+        run_command(directory, config, _overrides(set_, no_cache=no_cache), quiet=quiet, as_json=json_, dry_run=dry_run)
+    )
 
 
 @app.command()
@@ -111,6 +94,7 @@ def serve(
     directory: RunDirArgument,
     config: ConfigOption = None,
     set_: SetOption = None,
+    no_cache: NoCacheOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Own a run and serve tasks and grades, without starting a trainer.
@@ -121,7 +105,7 @@ def serve(
     """
     from rri.cli.run import serve_command
 
-    raise typer.Exit(serve_command(directory, config, _overrides(set_), quiet=quiet))
+    raise typer.Exit(serve_command(directory, config, _overrides(set_, no_cache=no_cache), quiet=quiet))
 
 
 @app.command()
@@ -130,6 +114,7 @@ def generate(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the admitted tasks go, as JSONL.")],
     config: ConfigOption = None,
     set_: SetOption = None,
+    no_cache: NoCacheOption = False,
     quiet: QuietOption = False,
     json_: JsonOption = False,
 ) -> None:
@@ -141,7 +126,67 @@ def generate(
     """
     from rri.cli.generate import generate_command
 
-    raise typer.Exit(generate_command(directory, config, _overrides(set_), out, quiet=quiet, as_json=json_))
+    raise typer.Exit(
+        generate_command(directory, config, _overrides(set_, no_cache=no_cache), out, quiet=quiet, as_json=json_)
+    )
+
+
+@app.command("import")
+def import_(
+    directory: RunDirArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Tasks with rubrics, JSONL.", show_default=False)],
+    config: ConfigOption = None,
+    set_: SetOption = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave refused lines out; without it all or none.")
+    ] = False,
+    quiet: QuietOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """Bring tasks and rubrics of your own into a run. Its next start attacks, repairs and admits them first.
+
+    A line of FILE: {"prompt": "...", "rubric": [{"criterion": "...", "points": 8}]}, a HealthBench or ProfBench row as
+    published, or a task as `rri generate` writes it. An id and labels may be given. No model is called.
+
+    [bold]Examples[/bold]
+
+      rri import runs/mine rubrics.jsonl --config mine.yaml
+
+      rri run runs/mine
+    """
+    from rri.cli.import_ import import_command
+
+    overrides = _overrides(set_)
+    raise typer.Exit(import_command(directory, file, config, overrides, skip_bad=skip_bad, quiet=quiet, as_json=json_))
+
+
+@app.command()
+def fork(
+    directory: RunDirArgument,
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="Directory of the new run.", show_default=False)],
+    config: LayersOption = None,
+    set_: SetOption = None,
+    drafts: Annotated[bool, typer.Option("--drafts", help="Attack every task again before it is served.")] = False,
+    quiet: QuietOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """Start a new run from another run's tasks, guidance and memo, under a changed config.
+
+    Its admitted tasks can be served at once, with their evidence; grades, cases and calls stay behind. The other run
+    may be going on. It is only read.
+
+    [bold]Examples[/bold]
+
+      rri fork runs/first runs/second -s solver.cycles=200 -s generation.tasks=1024
+
+      rri fork runs/first runs/baseline -c generation-only
+    """
+    from rri.cli.fork import fork_command
+
+    overrides = _overrides(set_)
+    raise typer.Exit(
+        fork_command(directory, new, config or [], overrides, as_drafts=drafts, quiet=quiet, as_json=json_)
+    )
 
 
 @app.command()
@@ -149,6 +194,7 @@ def probe(
     task: Annotated[Path, typer.Argument(metavar="TASK.json", help="One task with its rubric.", show_default=False)],
     config: ModelsOption = None,
     set_: SetOption = None,
+    no_cache: NoCacheOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Attack one rubric and show the exploit beside the honest answer, verdict by verdict.
@@ -161,7 +207,7 @@ def probe(
     """
     from rri.cli.probe import probe_command
 
-    raise typer.Exit(probe_command(task, config or ["smoke"], _overrides(set_), as_json=json_))
+    raise typer.Exit(probe_command(task, config or ["smoke"], _overrides(set_, no_cache=no_cache), as_json=json_))
 
 
 @app.command("check-judge")
@@ -240,11 +286,32 @@ def estimate(
 
 
 @app.command()
-def show(directory: RunDirArgument, json_: JsonOption = False) -> None:
-    """What happened in a run, in one screen. Works beside a running one."""
-    from rri.cli.show import show_command
+def show(
+    directory: RunDirArgument,
+    task: Annotated[str, typer.Option("--task", "-t", metavar="ID", help="A task's whole life; part of an id.")] = "",
+    cases: Annotated[bool, typer.Option("--cases", help="Every exploit case in a line.")] = False,
+    rounds: Annotated[bool, typer.Option("--rounds", help="The loop's work after each cycle.")] = False,
+    round_: Annotated[
+        Optional[int], typer.Option("--round", metavar="CYCLE", min=0, help="The evolution round of that cycle.")
+    ] = None,
+    memo: Annotated[bool, typer.Option("--memo", help="Every exploit memo with its score.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair figures beside the paper's.")] = False,
+    json_: JsonOption = False,
+) -> None:
+    """What happened in a run, in one screen, or one part of it in full. Works beside a running one.
 
-    raise typer.Exit(show_command(directory, as_json=json_))
+    [bold]Examples[/bold]
+
+      rri show runs/first
+
+      rri show runs/first --task 000012 | less
+
+      rri show runs/first --round 4 --json
+    """
+    from rri.cli.show import Asked, show_command
+
+    asked = Asked(task=task, cases=cases, rounds=rounds, round=round_, memo=memo, repair=repair)
+    raise typer.Exit(show_command(directory, asked, as_json=json_))
 
 
 @app.command()

@@ -1,239 +1,287 @@
-"""The judge at the size of one training step: `make bench-judge`.
+"""The judge at the size of one training step, beside others: `make bench-judge`.
 
-Grades 512 answers of 2,000 characters on 4 criteria with 3 votes against a loopback server of fixed latency, and runs
-the same number of calls through a bare aiohttp client (the floor), the openai client and plain dspy.Predict. Each
-client runs in a process of its own; CPU is the client's. The last line is one JSON object.
+Grades 512 answers of 2,000 characters on 4 criteria with 3 votes against a loopback server of fixed latency: our judge
+with ledger, store and a cold vote cache, a bare aiohttp client (the floor), the openai client, plain dspy.Predict, and
+libraries that grade by rubric, each in an environment of its own. Slow clients make fewer calls, as their row says.
+
+Every client runs on a faultless server and on one with 5% HTTP 429, 2% replies of another shape and 1% that hang for
+30 s, and keeps its own defaults for faults. The clients that the ratios are made of run three times in turn, and the
+median counts. Runs with faults mostly wait, so all but ours go two at a time. Then our judge alone makes 100,000 calls,
+for its memory. Each run is a process of its own; CPU is the client's, threads included. The last line is one JSON
+object.
 """
 
 import argparse
-import asyncio
 import json
 import os
-import resource
+import platform
+import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 from rich.console import Console
 from rich.table import Table
 
-ANSWERS, CRITERIA, VOTES, ANSWER_CHARS = 512, 4, 3, 2000
-CONCURRENCY, LATENCY_S, DEADLINE_S = 256, 0.05, 10.0
-CLIENTS = ("aiohttp", "rri", "openai", "dspy")
+from tests.perf.judge_work import ANSWERS, CRITERIA, DEADLINE_S, LATENCY_S, VOTES
+from tests.perf.peer_env import FOLDER, PEERS, NotInstalled, ensure, version
+
+__all__ = ["CLIENTS", "FAULTS", "Client", "main"]
+
+FAULTS = {"busy": 0.05, "malformed": 0.02, "hang": 0.01}
+RUN_S = 420
+"""Longest run of one client; one that takes longer is a row that says so."""
+CALLS = ANSWERS * len(CRITERIA) * VOTES
 
 
-def make_task() -> Any:
-    from rri.types import Criterion, Message, Rubric, Task
+@dataclass(frozen=True)
+class Client:
+    """One row. `answers` are those of the faultless run and of the run with faults; `unit` is what one call does."""
 
-    criteria = tuple(
-        Criterion(text=f"States the value of quantity number {i} exactly", points=8) for i in range(CRITERIA)
-    )
-    question = "What follows from the findings? " * 8
-    return Task(task_id="t", conversation=(Message(role="user", content=question),), rubric=Rubric(criteria=criteria))
-
-
-def answer(number: int) -> str:
-    return (f"Answer {number}. " + "The quantity is stated here with its unit and its source. " * 50)[:ANSWER_CHARS]
+    name: str
+    answers: tuple[int, int]
+    unit: str
+    repeats: int = 1
+    peer: bool = False
 
 
-def prompts() -> list[list[dict[str, str]]]:
-    """One rendered prompt for every call, in order."""
-    from programs.judge import judge_fields
-    from rri.lm import render
-    from signatures import JudgeCriterion
+CLIENTS = (
+    Client("aiohttp", (ANSWERS, ANSWERS), "1 vote", repeats=3),
+    Client("rri", (ANSWERS, ANSWERS), "1 vote", repeats=3),
+    Client("openai", (256, 128), "1 vote"),
+    Client("dspy", (128, 128), "1 vote", repeats=3),
+    Client("autorubric", (128, 64), "12 votes", peer=True),
+    Client("rubric", (128, 64), "4 votes", peer=True),
+    Client("inspect-ai", (64, 32), "3 votes", peer=True),
+    Client("verifiers", (32, 32), "4 votes", peer=True),
+)
 
-    task = make_task()
-    return [
-        render(JudgeCriterion, [], judge_fields(task, answer(a), criterion.text, 60))
-        for a in range(ANSWERS)
-        for criterion in task.rubric.criteria
-    ]
-
-
-async def spread(calls: list[Callable[[], Awaitable[Any]]]) -> list[Any]:
-    from rri.aio import collect
-
-    return await collect(calls, CONCURRENCY)
+Row = dict[str, Any]
 
 
-def body(messages: list[dict[str, str]]) -> dict[str, Any]:
-    from rri.lm import output_spec
-    from signatures import JudgeCriterion
-
-    return {
-        "model": "judge",
-        "messages": messages,
-        "max_tokens": 512,
-        "temperature": 0.6,
-        "response_format": output_spec(JudgeCriterion).response_format(),
-    }
+class Failed(Exception):
+    """Why a client has no figures."""
 
 
-def run_aiohttp(url: str) -> tuple[int, float, float]:
-    import aiohttp
-
-    async def work() -> tuple[int, float, float]:
-        bodies = [body(p) for p in prompts() for _ in range(VOTES)]
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=CONCURRENCY)) as session:
-
-            async def call(payload: dict[str, Any]) -> Any:
-                async with session.post(f"{url}/chat/completions", json=payload) as reply:
-                    return json.loads((await reply.json())["choices"][0]["message"]["content"])
-
-            cpu, wall = time.process_time(), time.monotonic()
-            await spread([partial(call, b) for b in bodies])
-            return len(bodies), time.process_time() - cpu, time.monotonic() - wall
-
-    return asyncio.run(work())
-
-
-def run_openai(url: str) -> tuple[int, float, float]:
-    from openai import AsyncOpenAI
-
-    async def work() -> tuple[int, float, float]:
-        client = AsyncOpenAI(base_url=url, api_key="x", max_retries=0, timeout=DEADLINE_S * 6)
-        bodies = [body(p) for p in prompts() for _ in range(VOTES)]
-
-        async def call(payload: dict[str, Any]) -> Any:
-            reply = await client.chat.completions.create(**payload)
-            return json.loads(reply.choices[0].message.content or "")
-
-        cpu, wall = time.process_time(), time.monotonic()
-        await spread([partial(call, b) for b in bodies])
-        return len(bodies), time.process_time() - cpu, time.monotonic() - wall
-
-    return asyncio.run(work())
-
-
-def run_dspy(url: str) -> tuple[int, float, float]:
-    """dspy as it comes: its own adapter, LM and pool. A quarter of the calls is enough for a rate."""
-    import dspy
-
-    from programs.judge import judge_fields
-    from signatures import JudgeCriterion
-
-    task = make_task()
-    dspy.configure(
-        lm=dspy.LM(
-            "openai/judge", api_base=url, api_key="x", cache=False, num_retries=0, temperature=0.6, max_tokens=512
-        ),
-        adapter=dspy.JSONAdapter(),
-        disable_history=True,
-    )
-    predict = dspy.Predict(JudgeCriterion)
-
-    async def work() -> tuple[int, float, float]:
-        fields = [judge_fields(task, answer(a), c.text, 60) for a in range(ANSWERS // 4) for c in task.rubric.criteria]
-        calls = [partial(predict.acall, **f) for f in fields for _ in range(VOTES)]
-        cpu, wall = time.process_time(), time.monotonic()
-        await spread(calls)
-        return len(calls), time.process_time() - cpu, time.monotonic() - wall
-
-    return asyncio.run(work())
-
-
-def run_rri(url: str) -> tuple[int, float, float]:
-    """The grader with ledger and store, all answers of a step at once."""
-    from programs.grader import Grader
-    from rri.lm import Gateway, resolve_routes
-    from rri.store import Store
-    from tests.rigs import scripted_config
-
-    endpoint = {
-        "concurrency": CONCURRENCY,
-        "timeout_s": DEADLINE_S / 3,
-        "deadline_s": DEADLINE_S,
-        "retries": 5,
-        "retry_wait_s": 0.05,
-    }
-    config = scripted_config(url, endpoints={"main": endpoint})
-    with tempfile.TemporaryDirectory() as folder:
-        store = Store(Path(folder))
-        gateway = Gateway(resolve_routes(config), sink=store)
-        grader = Grader(gateway, "healthbench")
-        task = make_task()
-        grades = [partial(grader.grade, task, answer(a)) for a in range(ANSWERS)]
-
-        async def work() -> tuple[float, float, list[Any]]:
-            cpu, wall = time.process_time(), time.monotonic()
-            done = await spread(grades)
-            return time.process_time() - cpu, time.monotonic() - wall, done
-
-        cpu, wall, done = gateway.loop.run(work())
-        verdicts = [v.outcome for g in done for v in g.verdicts]
-        print(json.dumps({"wrong": verdicts.count("unmet"), "unknown": verdicts.count("unknown")}), file=sys.stderr)
-        calls = gateway.ledger.total().calls
-        gateway.close_sync()
-        store.close()
-    return calls, cpu, wall
-
-
-RUNNERS = {"aiohttp": run_aiohttp, "openai": run_openai, "dspy": run_dspy, "rri": run_rri}
-
-
-def one(client: str, url: str) -> None:
-    calls, cpu, wall = RUNNERS[client](url)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        json.dumps(
-            {"calls": calls, "cpu_ms": 1000 * cpu / calls, "rate": calls / wall, "wall_s": wall, "peak_mb": peak}
-        )
-    )
-
-
-def measure(client: str, faults: dict[str, float]) -> dict[str, Any]:
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.perf.model_server", str(LATENCY_S), json.dumps(faults)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+@contextmanager
+def model_server(latency_s: float, faults: dict[str, float], dialect: str) -> Iterator[str]:
+    """A server in a process of its own; its URL."""
+    command = [sys.executable, "-m", "tests.perf.model_server", str(latency_s), json.dumps(faults), dialect]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
-        url = f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
-        command = [sys.executable, "-m", "tests.perf.judge", "--client", client, "--url", url]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
-        if done.returncode:
-            raise SystemExit(f"{client} failed:\n{done.stderr[-2000:]}")
-        extra = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
-        return {**json.loads(done.stdout.splitlines()[-1]), **(extra[-1] if extra else {})}
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
     finally:
         server.kill()
         server.wait()
 
 
+def run_python(python: Path | str, *arguments: str) -> Row:
+    """The JSON that a module prints last.
+
+    Raises:
+        Failed: it ended otherwise.
+    """
+    # No price list is fetched, and nobody leaves traces in the user's home.
+    env = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "true", "XDG_DATA_HOME": str(FOLDER / "data")}
+    try:
+        done = subprocess.run(
+            [str(python), "-m", *arguments], capture_output=True, text=True, check=False, timeout=RUN_S, env=env
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"did not end within {RUN_S} s") from None
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise Failed(lines[-1].strip() if lines else f"exit code {done.returncode}")
+    try:
+        result: Row = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise Failed(f"printed no figures: {done.stdout[-200:]!r}") from None
+    return result
+
+
+def measure(client: Client, faults: dict[str, float], say: Console) -> Row:
+    """One run: the client's report, and the requests that the server has counted.
+
+    Raises:
+        Failed: the client could not be installed or run.
+    """
+    python, module, dialect = Path(sys.executable), "tests.perf.judge_clients", "rri"
+    if client.peer:
+        peer = next(p for p in PEERS if p.name == client.name)
+        try:
+            python, module, dialect = ensure(peer, say.print), "tests.perf.peers", peer.dialect
+        except NotInstalled as error:
+            raise Failed(str(error)) from None
+    answers = client.answers[bool(faults)]
+    with model_server(LATENCY_S, faults, dialect) as url:
+        row = run_python(python, module, client.name, f"{url}/v1", str(answers))
+        with urllib.request.urlopen(f"{url}/count", timeout=10) as count:
+            requests = int(json.load(count)["requests"])
+    row |= {"requests": requests, "rate": requests / row["wall_s"], "cpu_ms": 1000 * row["cpu_s"] / requests}
+    return {**row, "work": answers * len(CRITERIA) * VOTES}
+
+
+def measure_memory() -> Row:
+    with model_server(0.0, {}, "rri") as url:
+        return run_python(sys.executable, "tests.perf.judge_memory", f"{url}/v1")
+
+
+def machine() -> str:
+    """What the figures depend on; a machine that is busy with other work slows clients unequally."""
+    memory, load = psutil.virtual_memory().total / 2**30, os.getloadavg()[0]
+    return f"{os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}, load {load:.1f} at the start"
+
+
+def label(client: Client) -> str:
+    if not client.peer:
+        return client.name
+    try:
+        return f"{client.name} {version(next(p for p in PEERS if p.name == client.name))}"
+    except NotInstalled:
+        return client.name
+
+
+def attempt(client: Client, faults: dict[str, float], say: Console) -> Row:
+    """`measure`, with the failure of a library as its row. One of ours that fails ends the benchmark."""
+    started = time.monotonic()
+    try:
+        row = measure(client, faults, say)
+    except Failed as failure:
+        if not client.peer:
+            raise SystemExit(f"{client.name} failed: {failure}") from None
+        row = {"failed": str(failure)}
+    say.print(f"{client.name}, {'with faults' if faults else 'faultless'}: {time.monotonic() - started:.0f} s")
+    return row
+
+
+def middle(rows: Sequence[Row]) -> Row:
+    """The median of every figure."""
+    numbers = [key for key, value in rows[-1].items() if isinstance(value, int | float)]
+    return rows[-1] | {key: statistics.median(row[key] for row in rows) for key in numbers}
+
+
+def measure_faultless(clients: Sequence[Client], say: Console) -> dict[str, Row]:
+    rows: dict[str, list[Row]] = {client.name: [] for client in clients}
+    for turn in range(max((client.repeats for client in clients), default=0)):
+        for client in clients:
+            if turn < client.repeats:
+                rows[client.name].append(attempt(client, {}, say))
+    return {name: middle(found) for name, found in rows.items()}
+
+
+def measure_faulty(clients: Sequence[Client], plain: dict[str, Row], say: Console) -> dict[str, Row]:
+    rows = {client.name: attempt(client, FAULTS, say) for client in clients if client.name == "rri"}
+    rows |= {name: row for name, row in plain.items() if "failed" in row}
+    others = [client for client in clients if client.name not in rows]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda client: attempt(client, FAULTS, say), others))
+    return rows | {client.name: row for client, row in zip(others, found, strict=True)}
+
+
+def faultless_table(clients: Sequence[Client], rows: dict[str, Row]) -> Table:
+    table = Table(title="Faultless server", title_justify="left")
+    table.add_column("client", no_wrap=True)
+    for head in ("votes", "requests sent", "calls/s", "CPU ms/call", "wall s", "peak MB"):
+        table.add_column(head, justify="right")
+    for client in clients:
+        row = rows[client.name]
+        if "failed" in row:
+            table.add_row(label(client), "see below")
+            continue
+        figures = (f"{row['rate']:,.0f}", f"{row['cpu_ms']:.2f}", f"{row['wall_s']:.1f}", f"{row['peak_mb']:.0f}")
+        table.add_row(label(client), f"{row['work']:,}", f"{row['requests']:,}", *figures)
+    return table
+
+
+def faults_table(clients: Sequence[Client], rows: dict[str, Row]) -> Table:
+    table = Table(title="With faults: 5% HTTP 429, 2% of another shape, 1% hang 30 s", title_justify="left")
+    table.add_column("client", no_wrap=True)
+    for head in ("votes", "requests sent", "wall s", "criteria", "wrong", "unknown", "votes lost", "raised"):
+        table.add_column(head, justify="right")
+    table.add_column("slowest s", justify="right")
+    table.add_column("a call")
+    for client in clients:
+        row = rows[client.name]
+        if "failed" in row:
+            table.add_row(client.name, "see below")
+            continue
+        counts = [f"{row[key]:,}" for key in ("criteria", "wrong", "unknown", "lost", "exceptions")]
+        sent = (f"{row['work']:,}", f"{row['requests']:,}", f"{row['wall_s']:.1f}")
+        table.add_row(client.name, *sent, *counts, f"{row['slowest_s']:.1f}", client.unit)
+    return table
+
+
+def notes(rows: dict[str, Row]) -> Iterator[str]:
+    """What the tables have no room for: why a row is empty, and what was raised."""
+    for name, row in rows.items():
+        if "failed" in row:
+            yield f"{name}: {row['failed']}"
+        elif row["exceptions"]:
+            yield f"{name} raised {', '.join(f'{kind} {count}' for kind, count in row['exception_kinds'].items())}"
+
+
+def ratio(top: float | None, bottom: float | None, digits: int = 2) -> float | None:
+    return round(top / bottom, digits) if top is not None and bottom else None
+
+
+def summary(plain: dict[str, Row], faulty: dict[str, Row], memory: Row | None) -> Row:
+    """The benchmark's figures; None where the clients that they need were left out."""
+    ours, broken = plain.get("rri", {}), faulty.get("rri", {})
+    floor, dspy = plain.get("aiohttp", {}), plain.get("dspy", {})
+    rates = {name: row["rate"] for name, row in plain.items() if "rate" in row and name not in ("rri", "aiohttp")}
+    walls = (ours.get("wall_s"), broken.get("wall_s"))
+    return {
+        "cpu_ratio_aiohttp": ratio(ours.get("cpu_ms"), floor.get("cpu_ms")),
+        "rate_ratio_dspy": ratio(ours.get("rate"), dspy.get("rate")),
+        "calls_ratio_votes": ratio(ours.get("requests"), CALLS, 3),
+        "wrong_under_faults": broken.get("wrong"),
+        "exceptions_under_faults": broken.get("exceptions"),
+        "rss_growth_mb": round(memory["growth_mb"], 1) if memory else None,
+        "unknown_under_faults": broken.get("unknown"),
+        "votes_lost_under_faults": broken.get("lost"),
+        "wall_faultless_s": round(walls[0], 2) if walls[0] else None,
+        "wall_under_faults_s": round(walls[1], 2) if walls[1] else None,
+        "wall_allowed_s": round(1.3 * walls[0] + DEADLINE_S, 2) if walls[0] else None,
+        "slowest_call_under_faults_s": round(broken["slowest_s"], 2) if broken else None,
+        "slowest_grade_under_faults_s": round(broken["slowest_grade_s"], 2) if broken else None,
+        "rate": round(ours["rate"]) if ours else None,
+        "rate_best_other": round(max(rates.values())) if rates else None,
+        "best_other": max(rates, key=lambda name: rates[name]) if rates else None,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--client", choices=CLIENTS)
-    parser.add_argument("--url", default="")
-    options = parser.parse_args()
-    if options.client:
-        one(options.client, options.url)
-        return
-    results = {client: measure(client, {}) for client in CLIENTS}
-    faulty = measure("rri", {"busy": 0.05, "malformed": 0.02, "hang": 0.01})
-    table = Table("client", "requests", "calls/s", "CPU ms/call", "wall s", "peak MB")
-    for name, row in [*results.items(), ("rri, with faults", faulty)]:
-        figures = (f"{row['rate']:,.0f}", f"{row['cpu_ms']:.2f}", f"{row['wall_s']:.1f}", f"{row['peak_mb']:.0f}")
-        table.add_row(name, f"{row['calls']:,}", *figures)
-    Console(width=100).print(table)
-    ours = results["rri"]
-    print(
-        json.dumps(
-            {
-                "cpu_ratio_aiohttp": round(ours["cpu_ms"] / results["aiohttp"]["cpu_ms"], 2),
-                "rate_ratio_dspy": round(ours["rate"] / results["dspy"]["rate"], 2),
-                "calls_ratio_votes": round(ours["calls"] / (ANSWERS * CRITERIA * VOTES), 3),
-                "wrong_under_faults": faulty["wrong"],
-                "unknown_under_faults": faulty["unknown"],
-                "wall_under_faults_ratio": round(faulty["wall_s"] / ours["wall_s"], 2),
-            }
-        )
+    names = [client.name for client in CLIENTS]
+    parser.add_argument("--only", nargs="+", choices=names, metavar="CLIENT", help=f"these alone: {', '.join(names)}")
+    parser.add_argument(
+        "--no-peers", action="store_true", help="leave out the libraries with environments of their own"
     )
+    parser.add_argument("--no-memory", action="store_true", help="leave out the memory run of 100,000 calls")
+    options = parser.parse_args()
+    clients = [c for c in CLIENTS if c.name in (options.only or names) and not (c.peer and options.no_peers)]
+    progress, console = Console(stderr=True, style="dim"), Console(width=120)
+    console.print(machine())
+    plain = measure_faultless(clients, progress)
+    faulty = measure_faulty(clients, plain, progress)
+    memory = measure_memory() if "rri" in faulty and not options.no_memory else None
+    for table in (faultless_table(clients, plain), faults_table(clients, faulty)):
+        console.print(table)
+    for note in notes(faulty):
+        console.print(note, markup=False, highlight=False)
+    if memory is not None:
+        growth = f"{memory['first_mb']:.0f} MB after 10,000 calls, {memory['last_mb']:.0f} MB after {memory['calls']:,}"
+        console.print(f"Memory of rri: {growth} ({memory['wall_s']:.0f} s, {memory['cpu_ms']:.2f} ms of CPU a call)")
+    print(json.dumps(summary(plain, faulty, memory)))
 
 
 if __name__ == "__main__":
