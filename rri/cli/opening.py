@@ -12,6 +12,7 @@ from typing import Any
 from rri.cli.plan import why_refused
 from rri.config import EMBEDDED, RunConfig, Sources, apply_overrides, load_config, parse_config
 from rri.errors import ConfigError, EmbeddedModelError, RunDirError
+from rri.heap import settle_heap
 from rri.lifetime import leashed
 from rri.lm.embedded import GGUF_SHA256, cache_dir, fetch_gguf
 from rri.rundir import RunDir, fixed_part
@@ -88,6 +89,7 @@ def saved_config(directory: Path) -> RunConfig:
 def opened(folder: RunDir, config: RunConfig, material: Material, progress: Progress) -> Iterator[OpenRun]:
     """An open run while the block lasts."""
     run = OpenRun.open(folder, config, material, progress)
+    settle_heap()
     try:
         yield run
     finally:

@@ -20,6 +20,7 @@ from openai import AsyncOpenAI
 
 from programs.grader import Grader
 from programs.judge import judge_fields
+from rri.heap import settle_heap
 from rri.lm import Gateway, Ledger, ModelRequest, Reply, ReplyCache, output_spec, render, resolve_routes
 from rri.store import Store
 from rri.types import Criterion, Message, Rubric, Task
@@ -143,7 +144,7 @@ class TimedGateway(Gateway):
 
 @contextmanager
 def open_judge(url: str) -> Iterator[tuple[TimedGateway, Grader]]:
-    """Our judge as a run has it: ledger, store, and a vote cache that is cold. Up to five retries within the deadline
+    """Our judge as a run has it: ledger, store, a settled heap, and a vote cache that is cold. Up to five retries within the deadline
     of a vote, each try bounded to a third of that; a reply of another shape gets one fresh sample.
     """
     endpoint = {
@@ -160,6 +161,7 @@ def open_judge(url: str) -> Iterator[tuple[TimedGateway, Grader]]:
         store = Store(Path(folder))
         cache = ReplyCache(Path(folder) / "votes")
         gateway = TimedGateway(resolve_routes(config), ledger=Ledger(config.budget), sink=store, cache=cache)
+        settle_heap()
         try:
             yield gateway, Grader(gateway, "healthbench", config.grading)
         finally:
