@@ -78,6 +78,7 @@ class Patcher:
             why = f"the task is at version {task.version}, the case is about version {case.task.version}"
             return Patch(case=number, before=task, task=task, outcome="stale", honest=honest or "", why=why)
         for answered in (case.exploit, case.better):
+            # A grade of another rubric is refused even where no model will be asked.
             outcomes(task, answered.grade)
         with tagged(task.task_id, f"case-{number}"):
             written = CaseHonest(self.prober.honest, task, f"case-{number}-honest", honest)
