@@ -168,6 +168,20 @@ class Gateway:
         """
         return await self.loop.call(self._complete(request, current_tag()))
 
+    async def complete_at(self, request: ModelRequest, route: Route) -> Reply:
+        """A usable reply of this very route, without its fallback: to find out whether it works.
+
+        Raises:
+            ModelError: no usable reply.
+        """
+        return await self.loop.call(self._at(request, route, current_tag()))
+
+    async def _at(self, request: ModelRequest, route: Route, tag: Tag) -> Reply:
+        try:
+            return await self._tries(request, route, tag, 0.0)
+        except ReplyError:
+            return await self._tries(request, route, tag, 0.0)
+
     async def _complete(self, request: ModelRequest, tag: Tag) -> Reply:
         if request.role not in self._pauses:
             self._watch(request.role)

@@ -10,6 +10,7 @@ from rri.config import ROLES, Role
 from rri.lm.adapter import OutputSpec
 from rri.lm.calls import tagged
 from rri.lm.gateway import Gateway, ModelRequest
+from rri.lm.routes import Route
 
 __all__ = ["check_endpoints"]
 
@@ -31,14 +32,16 @@ _MESSAGES = [{"role": "user", "content": 'Reply with the JSON object {"ready": t
 
 
 async def check_endpoints(gateway: Gateway, roles: Sequence[Role] = ROLES) -> None:
-    """One strict-schema call to each endpoint and model that one of `roles` uses.
+    """One strict-schema call to each endpoint and model that one of `roles` uses, fallbacks included.
 
     Raises:
         ModelError: one of them does not answer as needed; the message names role, URL and what to do.
     """
-    first_role = {
-        (route.endpoint, route.model): role for role, route in reversed(gateway.routes.items()) if role in roles
-    }
-    requests = [ModelRequest(role=role, messages=_MESSAGES, output=_SPEC) for role in first_role.values()]
+    used = [route for role, route in gateway.routes.items() if role in roles]
+    asked: dict[tuple[str, str], Route] = {}
+    for route in [*used, *(route.fallback for route in used if route.fallback)]:
+        asked.setdefault((route.endpoint, route.model), route)
     with tagged(sample="preflight"):
-        await collect([partial(gateway.complete, request) for request in requests], 8)
+        await collect(
+            [partial(gateway.complete_at, ModelRequest(r.role, _MESSAGES, _SPEC), r) for r in asked.values()], 8
+        )

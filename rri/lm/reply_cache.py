@@ -145,6 +145,4 @@ class ReplyCache:
         return int((pages - free) * size)
 
     def _error(self, error: Exception) -> StoreError:
-        return StoreError(
-            f"the vote cache {self.path} failed: {error}", "Delete the file, or run with -s cache.enabled=false"
-        )
+        return StoreError(f"the vote cache {self.path} failed: {error}", "Delete the file, or run with --no-cache")

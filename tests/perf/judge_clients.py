@@ -144,8 +144,10 @@ class TimedGateway(Gateway):
 
 @contextmanager
 def open_judge(url: str) -> Iterator[tuple[TimedGateway, Grader]]:
-    """Our judge as a run has it: ledger, store, a settled heap, a vote cache that is cold. Up to five retries within the
-    deadline of a vote, each try bounded to a third of that; a reply of another shape gets one fresh sample.
+    """Our judge as a run has it: ledger, store, a settled heap, a vote cache that is cold.
+
+    Up to five retries within the deadline of a vote, each try bounded to a third of that; a reply of another shape gets
+    one fresh sample.
     """
     endpoint = {
         "concurrency": CONCURRENCY,

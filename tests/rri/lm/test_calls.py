@@ -3,6 +3,8 @@
 import asyncio
 import threading
 from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,9 +12,9 @@ from hypothesis import strategies as st
 
 from rri.config import BudgetConfig, EndpointConfig
 from rri.errors import BudgetExhausted
-from rri.lm import CallRecord, Gateway, Ledger, ModelRequest, RecentCalls, Totals, output_spec, tagged
+from rri.lm import CallRecord, Gateway, Ledger, ModelRequest, RecentCalls, ReplyCache, Totals, output_spec, tagged
 from rri.lm.calls import Tag, Usage, current_tag
-from rri.testing import Reply, ScriptedServer, status
+from rri.testing import Fault, Reply, ScriptedServer, status
 from signatures import JudgeCriterion
 from tests.rigs import open_test_gateway, scripted_config
 
@@ -209,3 +211,148 @@ def test_what_earlier_starts_spent_counts() -> None:
                 ask(gateway)
         assert server.total == 0
     assert asdict(ledger.total())["calls"] == 4
+
+
+# --- hours -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The ledger's clock in seconds, for the test to turn."""
+    now = [5000.0]
+    monkeypatch.setattr("rri.lm.calls.time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+@pytest.mark.parametrize("before", [0.0, 1.5])
+@pytest.mark.parametrize("calls", [True, False], ids=["a call", "the run"])
+def test_the_limit_on_hours_counts_all_starts_and_holds_from_the_second_on(
+    now: list[float], before: float, calls: bool
+) -> None:
+    """Unlike the other limits it also stops a run that makes no calls."""
+    ledger = Ledger(BudgetConfig(hours=2))
+    ledger.restore({}, hours=before)
+    now[0] += (2 - before) * 3600 - 0.5
+    ledger.check(calls=calls)
+    now[0] += 0.5
+    assert ledger.hours == 2
+    with pytest.raises(BudgetExhausted, match=r"budget\.hours is used up: 2 of 2"):
+        ledger.check(calls=calls)
+
+
+def test_a_call_does_not_start_after_the_last_hour(now: list[float]) -> None:
+    with ScriptedServer({"judge": lambda r: VERDICT}) as server:
+        with open_test_gateway(scripted_config(server.url, budget={"hours": 1})) as gateway:
+            ask(gateway)
+            now[0] += 3600
+            with pytest.raises(BudgetExhausted, match=r"budget\.hours"):
+                ask(gateway)
+        assert server.total == 1
+
+
+def test_without_a_limit_hours_are_only_counted(now: list[float]) -> None:
+    ledger = Ledger()
+    now[0] += 36_000_000
+    ledger.check(calls=True)
+    assert ledger.hours == 10_000
+
+
+# --- calls under way -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "name"),
+    [(BudgetConfig(tokens=400), "tokens"), (BudgetConfig(money=0.04), "money"), (BudgetConfig(calls=4), "calls")],
+)
+def test_calls_under_way_count_at_the_mean_of_those_before(limit: BudgetConfig, name: str) -> None:
+    """Two calls took 100 tokens and 0.01 each; the limit has room for two more, done or not."""
+    ledger = Ledger(limit)
+    for _ in range(2):
+        ledger.add(record(tokens_in=60, tokens_out=40, money=0.01))
+    first, second = ledger.call(), ledger.call()
+    with first, second:
+        with pytest.raises(BudgetExhausted, match=rf"budget\.{name}"), ledger.call():
+            pass
+        ledger.check()
+    with ledger.call():
+        ledger.add(record(tokens_in=50, tokens_out=49, money=0.0099))
+    with ledger.call():
+        pass
+
+
+def test_a_call_that_costs_less_than_the_mean_gives_its_share_back() -> None:
+    """Just inside: 100 + 199 of 300 with one call under way at a mean of 99.67."""
+    ledger = Ledger(BudgetConfig(tokens=300))
+    ledger.add(record(tokens_in=100))
+    with ledger.call(), ledger.call():
+        with pytest.raises(BudgetExhausted), ledger.call():
+            pass
+        ledger.add(record(tokens_in=20))
+    with ledger.call(), ledger.call():
+        assert ledger.total().tokens_in == 120
+
+
+def test_restored_calls_are_part_of_the_mean() -> None:
+    """890 tokens over 9 calls: one under way makes 988.9."""
+    for limit, free in ((989, True), (988, False)):
+        ledger = Ledger(BudgetConfig(tokens=limit))
+        ledger.restore({"judge": Totals(calls=8, tokens_in=800), "farmer": Totals(calls=1, tokens_out=90)})
+        with ledger.call():
+            if free:
+                ledger.check(calls=True)
+            else:
+                with pytest.raises(BudgetExhausted, match=r"budget\.tokens is used up: 988\.889 of 988"):
+                    ledger.check(calls=True)
+
+
+def test_the_limit_on_calls_stays_exact_when_calls_fail_are_cancelled_or_repeat() -> None:
+    """A burst under a limit of 7, whose calls end in every way: 7 requests and no more."""
+    script: dict[int, Fault | str] = {0: status(500), 1: "no JSON", 2: status(400)}
+    with ScriptedServer({"judge": lambda r: script.get(r.number, VERDICT)}, latency_s=0.01) as server:
+        with open_test_gateway(scripted_config(server.url, budget={"calls": 7})) as gateway:
+            request = ModelRequest(role="judge", messages=[], output=output_spec(JudgeCriterion))
+
+            async def burst() -> None:
+                tasks = [asyncio.create_task(gateway.complete(request)) for _ in range(20)]
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                tasks[-1].cancel()
+                tasks[0].cancel()
+                await asyncio.wait(tasks)
+                assert {type(t.exception()) for t in tasks if not t.cancelled()} >= {BudgetExhausted}
+
+            asyncio.run(burst())
+            with pytest.raises(BudgetExhausted, match="7 of 7"):
+                ask(gateway)
+            assert gateway.ledger.total().calls == 7
+        assert server.total <= 7, "a call may be cancelled before it is sent"
+
+
+# --- reused ----------------------------------------------------------------------------------------------
+
+
+def test_a_reused_reply_is_counted_apart_and_costs_nothing() -> None:
+    ledger = Ledger(BudgetConfig(calls=1))
+    ledger.add(record(tokens_in=10, money=0.25))
+    for _ in range(3):
+        ledger.reused("judge")
+    ledger.reused("farmer")
+    assert ledger.total() == Totals(calls=1, tokens_in=10, seconds=0.5, money=0.25, reused=4)
+    assert ledger.by_role["farmer"] == Totals(reused=1)
+
+
+def test_reused_replies_of_earlier_starts_are_taken_over() -> None:
+    ledger = Ledger()
+    ledger.restore({"judge": Totals(calls=1, reused=5)})
+    ledger.reused("judge")
+    assert ledger.total().reused == ledger.by_role["judge"].reused == 6
+
+
+def test_a_known_vote_needs_no_budget_and_no_server(tmp_path: Path) -> None:
+    vote = ModelRequest(role="judge", messages=[], output=output_spec(JudgeCriterion), sample="#0")
+    with ScriptedServer({"judge": lambda r: VERDICT}) as server:
+        config = scripted_config(server.url, budget={"calls": 1})
+        with open_test_gateway(config) as gateway:
+            gateway.cache = ReplyCache(tmp_path)
+            for _ in range(3):
+                assert gateway.complete_sync(vote).text == VERDICT
+        assert server.total == 1
