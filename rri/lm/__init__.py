@@ -12,9 +12,10 @@ In a notebook::
 from rri.lm.adapter import RriAdapter, output_spec, render
 from rri.lm.calls import CallRecord, CallSink, Ledger, RecentCalls, Totals, tagged
 from rri.lm.engine import model_errors, role_lm, use_gateway
-from rri.lm.gateway import Gateway, ModelRequest, Reply
+from rri.lm.gateway import Gateway, ModelRequest
 from rri.lm.opening import open_gateway
 from rri.lm.preflight import check_endpoints
+from rri.lm.replies import Reply
 from rri.lm.reply_cache import ReplyCache
 from rri.lm.routes import Route, resolve_routes
 

@@ -11,7 +11,8 @@ from dspy.utils.exceptions import AdapterParseError, LMError
 from rri.config import ROLES, Role
 from rri.errors import ConfigError, MalformedReply, RriError
 from rri.lm.adapter import OutputSpec, spec_named
-from rri.lm.gateway import Gateway, ModelRequest, Reply
+from rri.lm.gateway import Gateway, ModelRequest
+from rri.lm.replies import Reply
 
 __all__ = ["AsyncGatewayEngine", "GatewayEngine", "current_gateway", "model_errors", "role_lm", "use_gateway"]
 

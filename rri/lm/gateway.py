@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
-
 from rri.aio import LoopThread
 from rri.config import EMBEDDED, EndpointConfig, Role
 from rri.errors import (
@@ -22,19 +20,16 @@ from rri.errors import (
     MalformedReply,
     ModelError,
     ReplyError,
-    TruncatedReply,
 )
 from rri.lm.adapter import ChatMessage, OutputSpec
 from rri.lm.breaker import Breaker, Stopwatch
 from rri.lm.calls import CallRecord, CallSink, Ledger, RecentCalls, Tag, Usage, current_tag
+from rri.lm.replies import Reply, usable
 from rri.lm.reply_cache import ReplyCache, reply_key
 from rri.lm.routes import Route
 from rri.lm.transport import Completion, Transport
 
-__all__ = ["Gateway", "ModelRequest", "Reply"]
-
-THINK = ("<think>", "</think>")
-"""Marks around reasoning that a server without a reasoning parser leaves in the content."""
+__all__ = ["Gateway", "ModelRequest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +46,6 @@ class ModelRequest:
     temperature: float | None = None
     max_tokens: int | None = None
     sample: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A usable reply: `value` holds the checked model, None for plain text."""
-
-    text: str
-    value: BaseModel | None
-    usage: Usage
 
 
 @dataclass
@@ -174,27 +160,15 @@ class Gateway:
         Raises:
             ModelError: no usable reply.
         """
-        return await self.loop.call(self._at(request, route, current_tag()))
-
-    async def _at(self, request: ModelRequest, route: Route, tag: Tag) -> Reply:
-        try:
-            return await self._tries(request, route, tag, 0.0)
-        except ReplyError:
-            return await self._tries(request, route, tag, 0.0)
+        tag = current_tag()
+        return await self.loop.call(_twice(lambda: self._tries(request, route, tag, 0.0), request.role))
 
     async def _complete(self, request: ModelRequest, tag: Tag) -> Reply:
         if request.role not in self._pauses:
             self._watch(request.role)
         if (known := self._known(request, self.routes[request.role])) is not None:
             return known
-        try:
-            try:
-                return await self._sample(request, tag)
-            except ReplyError:
-                return await self._sample(request, tag)
-        except ModelError as error:
-            error.what = f"role {request.role}: {error.what}"
-            raise
+        return await _twice(lambda: self._sample(request, tag), request.role)
 
     def _key(self, request: ModelRequest, route: Route) -> bytes | None:
         """Key of the reply in the cache; None where it must not be reused."""
@@ -298,7 +272,7 @@ class Gateway:
         outcome: Reply | ModelError
         try:
             completion = await self._post(request, route, min(route.config.timeout_s, spent.left_s))
-            outcome = _usable(completion, request, route)
+            outcome = usable(completion, request.output, route.config.url)
         except ModelError as error:
             outcome = error
         except asyncio.CancelledError:
@@ -367,40 +341,19 @@ class Gateway:
         )
 
 
+async def _twice(sample: Callable[[], Awaitable[Reply]], role: Role) -> Reply:
+    """A sample, and a fresh one where the first is unusable; errors say which role asked."""
+    try:
+        try:
+            return await sample()
+        except ReplyError:
+            return await sample()
+    except ModelError as error:
+        error.what = f"role {role}: {error.what}"
+        raise
+
+
 def _sampling(request: ModelRequest, route: Route) -> tuple[float | None, int]:
     """Temperature and token limit of a call."""
     temperature = route.sampling.temperature if request.temperature is None else request.temperature
     return temperature, request.max_tokens or route.sampling.max_tokens
-
-
-def _usable(completion: Completion, request: ModelRequest, route: Route) -> Reply:
-    """The reply, checked.
-
-    Raises:
-        ReplyError: it must not be used.
-    """
-    if completion.problem is not None:
-        raise completion.problem
-    text = without_reasoning(completion.text)
-    try:
-        value = request.output.validate(text)
-    except MalformedReply as error:
-        raise MalformedReply(
-            f"{route.config.url}: {error.what}", "Use a server that holds replies to a JSON schema"
-        ) from None
-    return Reply(text, value, completion.usage)
-
-
-def without_reasoning(text: str) -> str:
-    """`text` without the reasoning that opens it, where a server leaves that in the content.
-
-    Raises:
-        TruncatedReply: the reasoning is not closed, so there is no answer.
-    """
-    opening, closing = THINK
-    if not text.lstrip().startswith(opening):
-        return text
-    _, closed, answer = text.rpartition(closing)
-    if not closed or not answer.strip():
-        raise TruncatedReply("the reply holds reasoning and no answer", "Raise max_tokens, or turn reasoning off")
-    return answer.lstrip()

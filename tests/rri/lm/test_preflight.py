@@ -33,10 +33,10 @@ def test_a_fallback_is_asked_too() -> None:
 
 
 def test_a_fallback_that_does_not_work_is_no_surprise_of_an_outage() -> None:
-    with ScriptedServer({"judge": ready}) as server, pytest.raises(EndpointRefused, match="role judge.*'spare'"):
+    with ScriptedServer({"judge": ready}) as server, pytest.raises(EndpointRefused, match=r"role judge.*'spare'"):
         ask(server, ("judge",), {"fallback": "spare"})
 
 
 def test_a_working_fallback_does_not_hide_a_broken_endpoint() -> None:
-    with ScriptedServer({"spare": ready}) as server, pytest.raises(EndpointRefused, match="role judge.*'judge'"):
+    with ScriptedServer({"spare": ready}) as server, pytest.raises(EndpointRefused, match=r"role judge.*'judge'"):
         ask(server, ("judge",), {"fallback": "spare"})
