@@ -3,13 +3,28 @@
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.status import Status
+from rich.table import Table
+from rich.text import Text
 
-__all__ = ["Pace", "ProgressLine", "describe", "progress_line", "readable_time"]
+__all__ = [
+    "Pace",
+    "ProgressLine",
+    "call_count",
+    "counted",
+    "cut",
+    "describe",
+    "plain_table",
+    "progress_line",
+    "readable_time",
+    "share",
+    "signed",
+]
 
 LOG_EVERY_S = 15.0
 
@@ -23,6 +38,40 @@ def readable_time(seconds: float) -> str:
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
+def signed(value: float | None) -> str:
+    """+0.25, or - where there is none."""
+    return "-" if value is None else f"{value:+.2f}"
+
+
+def share(part: float, whole: float) -> str:
+    """62%, or - of nothing."""
+    return f"{part / whole:.0%}" if whole else "-"
+
+
+def counted(counts: Mapping[str, int], nothing: str = "none yet") -> str:
+    """3 patched, 1 unpatched."""
+    return ", ".join(f"{n} {name}" for name, n in sorted(counts.items())) or nothing
+
+
+def cut(text: str, width: int) -> Text:
+    """`text` on one line of at most `width` cells."""
+    line = Text(" ".join(text.split()))
+    line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def plain_table(title: str, texts: Sequence[str], figures: Sequence[str], notes: Sequence[str] = ()) -> Table:
+    """A plain table whose columns keep their width; whoever fills in notes cuts them to what is left."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for name in texts:
+        table.add_column(name, no_wrap=True)
+    for name in figures:
+        table.add_column(name, no_wrap=True, justify="right")
+    for name in notes:
+        table.add_column(name, no_wrap=True)
+    return table
+
+
 class ProgressLine:
     """Shows messages and a status on stderr, so that stdout stays for results."""
 
@@ -33,8 +82,8 @@ class ProgressLine:
         self._shown_at = 0.0
 
     def say(self, message: str) -> None:
-        """A line that stays."""
-        self._console.print(message, highlight=False, markup=False)
+        """A line that stays, unbroken, so that logs can be searched."""
+        self._console.print(message, highlight=False, markup=False, soft_wrap=True)
 
     def update(self, line: str) -> None:
         """The current status; in a log it is printed when it changed, at most every LOG_EVERY_S seconds."""
@@ -70,12 +119,26 @@ def describe(stats: dict[str, Any]) -> str:
         parts.append(f"cycle {grading['cycles']}/{stats['cycles']}, {grading['rollouts']} rollouts graded")
     if grading["unscored"]:
         parts.append(f"{grading['unscored']} unscored")
+    if now := _loop_now(stats["loop"]):
+        parts.append(now)
     tokens = sum(c["tokens_in"] + c["tokens_out"] for c in calls.values())
     money = sum(c["money"] for c in calls.values())
     parts.append(f"{call_count(stats)} calls, {tokens / 1000:.1f}k tokens, {money:.2f} money")
     if stats["health"]["status"] == "paused":
         parts.insert(0, f"PAUSED, {stats['health']['reason']}")
     return " | ".join(parts)
+
+
+def _loop_now(loop: dict[str, Any]) -> str:
+    """What the loop does and what waits for it, where there is anything to say."""
+    # The cycle that is worked on is one of the backlog.
+    waiting = loop["backlog"] - bool(loop["doing"])
+    parts = [loop["doing"]] if loop["doing"] else []
+    if waiting > 0:
+        parts.append(f"{waiting} more {'cycle waits' if waiting == 1 else 'cycles wait'}")
+    if loop["failures"]:
+        parts.append(f"{loop['failures']} failed")
+    return f"loop: {', '.join(parts)}" if parts else ""
 
 
 def call_count(stats: dict[str, Any]) -> int:

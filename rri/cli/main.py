@@ -343,6 +343,26 @@ def calls(
 
 
 @app.command()
+def export(
+    directory: RunDirArgument,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to make.", show_default=False)],
+    quiet: QuietOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """Write the trained model as a folder of its own: safetensors, tokenizer, a card with the run's figures, its config.
+
+    Adapters are merged into their base model. No key or password is written.
+
+    [bold]Example[/bold]
+
+      rri export runs/first models/first
+    """
+    from rri.cli.export import export_command
+
+    raise typer.Exit(export_command(directory, out, quiet=quiet, as_json=json_))
+
+
+@app.command()
 def presets() -> None:
     """The configs that ship with rri: complete ones, and arms and settings to put over one with another -c."""
     from rri.config import describe_presets, list_domains

@@ -7,12 +7,16 @@ from rri.config import EMBEDDED, RunConfig
 
 __all__ = ["plan_lines", "why_refused"]
 
-NO_TOOL_LOOP = "solver.retrieval needs the tool loop of the trainer, which this version does not have; set it to false"
-
 
 def why_refused(config: RunConfig) -> str:
     """Why this version cannot start such a run, and what to do; empty when it can."""
-    return NO_TOOL_LOOP if config.solver.retrieval else ""
+    solver = config.solver
+    if solver.retrieval and solver.generation != "transformers":
+        return (
+            f"solver.retrieval is true and solver.generation is {solver.generation}: search tools were never run with "
+            "vLLM on a GPU; set solver.generation to transformers, or solver.retrieval to false"
+        )
+    return ""
 
 
 def plan_lines(config: RunConfig) -> list[str]:
@@ -72,6 +76,8 @@ def _intervals(config: RunConfig) -> str:
     if config.evolution.enabled:
         what = "evolution and memo" if config.memo.enabled else "evolution"
         cycles = {what: config.evolution.every_cycles, **cycles}
+    if config.validation.file:
+        cycles = {"validation": config.validation.every_cycles, **cycles}
     return ", ".join(f"{what} every {f'{n} cycles' if n > 1 else 'cycle'}" for what, n in cycles.items())
 
 

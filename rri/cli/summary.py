@@ -6,14 +6,15 @@ from collections import defaultdict
 from dataclasses import asdict
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from rri.cli.console import readable_time
+from rri.cli.console import counted, cut, plain_table, readable_time, signed
+from rri.cli.loop_summary import loop_lines, loop_of
 from rri.config import EMBEDDED
+from rri.evidence import Admission
 from rri.rundir import RunDir
 from rri.store import Store
 
@@ -34,6 +35,7 @@ def summary_of(store: Store, folder: RunDir) -> dict[str, Any]:
     """Everything that the summary shows, as JSON-able data."""
     config, manifest = folder.config(), folder.manifest()
     before, after, measured = store.mean_deltas()
+    now = dict(store.servable())
     seconds: dict[str, float] = defaultdict(float)
     for _, stage, data in store.events("stage"):
         seconds[stage] += float(data["seconds"])
@@ -42,14 +44,18 @@ def summary_of(store: Store, folder: RunDir) -> dict[str, Any]:
         "run_id": manifest["run_id"],
         "directory": str(folder.path),
         "domain": config.domain.name,
+        "arm": config.arm,
+        "forked_from": manifest.get("forked_from"),
+        "sources": store.origin_counts(),
         "outcomes": store.admission_counts(),
         "measured": measured,
         "delta_before": before,
         "delta_after": after,
-        "tasks": [_task_row(a) for a in store.admissions()],
+        "tasks": [_task_row(a, now.get(a.task.task_id), store) for a in store.admissions()],
         "cycles": [{"cycle": c, "rollouts": n, "mean_score": mean} for c, n, mean in store.cycle_scores()],
         "grading": store.score_summary(),
         "protocol": "ours",
+        "loop": loop_of(store, config),
         "calls": calls,
         "seconds": dict(seconds),
         "checkpoint": _result(folder),
@@ -59,16 +65,20 @@ def summary_of(store: Store, folder: RunDir) -> dict[str, Any]:
     }
 
 
-def _task_row(admission: Any) -> dict[str, Any]:
+def _task_row(admission: Admission, version: int | None, store: Store) -> dict[str, Any]:
+    """`version` is the one in the pool, which patches may have moved on; None for a refused task."""
+    task = admission.task
+    if version is not None and version != task.version:
+        task = store.task(task.task_id, version) or task
     return {
-        "task_id": admission.task.task_id,
-        "version": admission.task.version,
+        "task_id": task.task_id,
+        "version": task.version,
         "outcome": admission.outcome,
         "why": admission.why,
-        "criteria": len(admission.task.rubric.criteria),
+        "criteria": len(task.rubric.criteria),
         "delta_before": admission.delta_before,
         "delta_after": admission.delta_after,
-        "request": admission.task.request,
+        "request": task.request,
     }
 
 
@@ -83,8 +93,10 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
         sys.stdout.write(json.dumps(summary) + "\n")
         return
     console = Console()
-    console.print(Rule(f"run {summary['run_id']}: {summary['domain']}"))
+    console.print(Rule(Text(f"run {summary['run_id']}: {summary['domain']}, arm {summary['arm']}")))
     console.print(_headline(summary))
+    for line in loop_lines(summary["loop"]):
+        console.print(Text(line))
     console.print(_tasks(summary, console.width))
     if summary["cycles"]:
         console.print(_cycles(summary))
@@ -94,37 +106,17 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
         console.print(Text(summary["note"], style="yellow"))
 
 
-def _table(title: str, texts: tuple[str, ...], figures: tuple[str, ...], notes: tuple[str, ...] = ()) -> Table:
-    """A plain table whose columns keep their width; whoever fills in notes cuts them to what is left."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    for name in texts:
-        table.add_column(name, no_wrap=True)
-    for name in figures:
-        table.add_column(name, no_wrap=True, justify="right")
-    for name in notes:
-        table.add_column(name, no_wrap=True)
-    return table
-
-
-def _cut(text: str, width: int) -> Text:
-    """`text` on one line of at most `width` cells."""
-    line = Text(" ".join(text.split()))
-    line.truncate(width, overflow="ellipsis")
-    return line
-
-
-def _signed(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.2f}"
-
-
 def _headline(summary: dict[str, Any]) -> Text:
-    outcomes = ", ".join(f"{n} {name}" for name, n in sorted(summary["outcomes"].items())) or "none yet"
+    sources = {name: n for name, n in summary["sources"].items() if name != "written"}
+    from_elsewhere = f" ({counted(sources)})" if sources else ""
     lines = [
-        f"tasks: {outcomes}",
+        f"tasks: {counted(summary['outcomes'])}{from_elsewhere}",
         f"delta (exploit minus honest), mean of {summary['measured']} measured: "
-        f"before {_signed(summary['delta_before'])}, after {_signed(summary['delta_after'])}",
+        f"before {signed(summary['delta_before'])}, after {signed(summary['delta_after'])}",
         f"checkpoint: {summary['checkpoint'] or 'none yet'}",
     ]
+    if summary["forked_from"]:
+        lines.append(f"forked from run {summary['forked_from']['run_id']} ({summary['forked_from']['path']})")
     if summary["refused_passages"]:
         lines.append(f"{summary['refused_passages']} passages too long for the solver's prompt were left out")
     return Text("\n".join(lines))
@@ -134,22 +126,22 @@ def _tasks(summary: dict[str, Any], width: int, most: int = 12) -> Table:
     title = f"tasks (latest {most} of {len(summary['tasks'])})" if len(summary["tasks"]) > most else "tasks"
     notes = ("first probe", "request") if width >= WIDE else ("first probe",)
     left = max(10, (width - FIXED) // len(notes) - 3)
-    table = _table(title, ("task", "outcome"), ("before", "after", "crit.", "ver."), notes)
+    table = plain_table(title, ("task", "outcome"), ("before", "after", "crit.", "ver."), notes)
     for row in summary["tasks"][-most:]:
         table.add_row(
             row["task_id"],
             row["outcome"],
-            _signed(row["delta_before"]),
-            _signed(row["delta_after"]),
+            signed(row["delta_before"]),
+            signed(row["delta_after"]),
             str(row["criteria"]),
             str(row["version"]),
-            *(_cut(row[key], left) for key in ("why", "request")[: len(notes)]),
+            *(cut(row[key], left) for key in ("why", "request")[: len(notes)]),
         )
     return table
 
 
 def _cycles(summary: dict[str, Any], most: int = 10) -> Table:
-    table = _table("training (our judge protocol)", (), ("cycle", "rollouts", "mean score"))
+    table = plain_table("training (our judge protocol)", (), ("cycle", "rollouts", "mean score"))
     for row in summary["cycles"][-most:]:
         mean = "unscored" if row["mean_score"] is None else f"{row['mean_score']:.3f}"
         table.add_row(str(row["cycle"]), str(row["rollouts"]), mean)
@@ -158,7 +150,7 @@ def _cycles(summary: dict[str, Any], most: int = 10) -> Table:
 
 def _calls(summary: dict[str, Any]) -> Table:
     keys = ("calls", "failed", "tokens_in", "cached", "tokens_out", "seconds")
-    table = _table("model calls", ("role",), ("calls", "failed", "in", "cached", "out", "seconds", "money"))
+    table = plain_table("model calls", ("role",), ("calls", "failed", "in", "cached", "out", "seconds", "money"))
     total: dict[str, float] = defaultdict(float)
     for role, row in summary["calls"].items():
         for key, value in row.items():

@@ -3,6 +3,8 @@
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, case, func, insert, select, update
@@ -11,13 +13,37 @@ from rri.cases import Answered, GradedCase
 from rri.store import tables as t
 from rri.store.database import Database
 from rri.store.rows import GradeRow, Place
+from rri.store.running import RunningSums
 from rri.types import Grade, Split, Task, digest_of
 
-__all__ = ["GradeRows"]
+__all__ = ["GradeRows", "VersionScores"]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionScores:
+    """Training rollouts of one version of a task. `mean` is over the scored ones, None without any."""
+
+    task_id: str
+    version: int
+    rollouts: int
+    scored: int
+    mean: float | None
+    first_cycle: int
+    last_cycle: int
+
+
+# Written so that no index seems to help: rows are wanted from the end of the table.
+_TRAINED = (t.grades.c.split == "train", t.grades.c.superseded.is_(False))
 
 
 class GradeRows(Database):
     """Tables grades and resumes."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        g = t.grades.c
+        sums = (func.count(), func.count(g.score), func.sum(g.score))
+        self._cycles = RunningSums(g.id, g.cycle, sums, _TRAINED)
 
     async def add_grades(self, rows: Sequence[GradeRow]) -> None:
         """Keep graded rollouts, all or none."""
@@ -110,27 +136,53 @@ class GradeRows(Database):
         )
         return [(str(i), int(v), float(s)) for i, v, s in self._read(lambda c: c.execute(query).all())]
 
-    async def supersede(self, cycle: int) -> int:
-        """Training resumes at `cycle`: its rows and later ones are out of every window, but kept. Their number."""
+    def version_scores(self, task_id: str = "") -> list[VersionScores]:
+        """What the rollouts of each version earned in training, superseded ones left out, in order of first grading.
+
+        With `task_id` of that task alone.
+        """
+        g = t.grades.c
+        figures = (func.count(), func.count(g.score), func.avg(g.score), func.min(g.cycle), func.max(g.cycle))
+        query = (
+            select(g.task_id, g.version, *figures)
+            .where(g.split == "train", g.superseded.is_(False))
+            .group_by(g.task_id, g.version)
+            .order_by(func.min(g.id))
+        )
+        if task_id:
+            query = query.where(g.task_id == task_id)
+        return [VersionScores(*row) for row in self._read(lambda c: c.execute(query).all())]
+
+    async def supersede(self, cycle: int, *, validation_from: int | None = None) -> int:
+        """Training resumes at `cycle`: its rows and later ones are out of every window, but kept. Their number.
+
+        Args:
+            cycle: of training rows.
+            validation_from: the same for validation rows; `cycle` when None.
+        """
+        g, first = t.grades.c, cycle if validation_from is None else validation_from
+        late = ((g.split == "train") & (g.cycle >= cycle)) | ((g.split == "validation") & (g.cycle >= first))
 
         def work(c: Connection) -> int:
-            done = c.execute(
-                update(t.grades)
-                .where(t.grades.c.split == "train", t.grades.c.cycle >= cycle, t.grades.c.superseded.is_(False))
-                .values(superseded=True)
-            )
+            done = c.execute(update(t.grades).where(late, g.superseded.is_(False)).values(superseded=True))
             c.execute(insert(t.resumes).values(cycle=cycle, superseded=done.rowcount, at=time.time()))
             return done.rowcount
 
         return await self._writer.write(work)
 
     def score_summary(self, last: int | None = None) -> dict[str, Any]:
-        """Count, mean score, unscored and cycles of the training split's rollouts, superseded ones left out."""
-        g = t.grades.c
-        rows = select(g.score, g.cycle).where(g.split == "train", g.superseded.is_(False)).order_by(g.id.desc())
-        inner = (rows.limit(last) if last else rows).subquery()
-        figures = (func.count(), func.avg(inner.c.score), func.count(inner.c.score), func.max(inner.c.cycle))
-        total, mean, scored, last_cycle = self._read(lambda c: c.execute(select(*figures).select_from(inner)).one())
+        """Count, mean score, unscored and cycles of the training split's rollouts, superseded ones left out; with
+        `last` of the latest ones.
+        """
+        if last is None:
+            sums = self._by_cycle()
+            total, scored, score = (sum(column) for column in zip(*sums.values(), strict=True)) if sums else (0, 0, 0.0)
+            mean, last_cycle = score / scored if scored else None, max(sums, default=None)
+        else:
+            g = t.grades.c
+            inner = select(g.score, g.cycle).where(*_TRAINED).order_by(g.id.desc()).limit(last).subquery()
+            figures = (func.count(), func.avg(inner.c.score), func.count(inner.c.score), func.max(inner.c.cycle))
+            total, mean, scored, last_cycle = self._read(lambda c: c.execute(select(*figures).select_from(inner)).one())
         return {
             "rollouts": int(total),
             "mean_score": mean,
@@ -138,16 +190,20 @@ class GradeRows(Database):
             "cycles": 0 if last_cycle is None else int(last_cycle) + 1,
         }
 
+    def scored_by_cycle(self) -> list[tuple[int, int, float]]:
+        """(cycle, scored rollouts, their mean score) of the training split in order."""
+        sums = sorted(self._by_cycle().items())
+        return [(cycle, int(scored), score / scored) for cycle, (_, scored, score) in sums if scored]
+
     def cycle_scores(self) -> list[tuple[int, int, float | None]]:
         """(cycle, rollouts, mean score) of the training split in order."""
-        g = t.grades.c
-        query = (
-            select(g.cycle, func.count(), func.avg(g.score))
-            .where(g.split == "train", g.superseded.is_(False))
-            .group_by(g.cycle)
-            .order_by(g.cycle)
-        )
-        return [(int(cycle), int(n), mean) for cycle, n, mean in self._read(lambda c: c.execute(query).all())]
+        sums = sorted(self._by_cycle().items())
+        return [(cycle, int(total), score / scored if scored else None) for cycle, (total, scored, score) in sums]
+
+    def _by_cycle(self) -> dict[int, list[float]]:
+        """Cycle -> rollouts, scored ones, sum of scores."""
+        resumed = select(func.max(t.resumes.c.id)).scalar_subquery()
+        return self._read(lambda c: self._cycles.read(c, resumed))
 
 
 def _grade(row: Any) -> Grade:

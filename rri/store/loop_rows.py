@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -13,10 +14,11 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from rri.cases import ExploitCase, GuidanceVersion, MemoVersion, Patch, Ranking
 from rri.store import tables as t
 from rri.store.database import Database
+from rri.store.running import RunningSums
 from rri.store.task_rows import add_version
 from rri.types import Message, digest_of
 
-__all__ = ["LoopRows", "PatchRow", "Report", "RoundRow", "conversation_digest"]
+__all__ = ["CaseRow", "EvictionRow", "LoopRows", "PatchRow", "Report", "RoundRow", "conversation_digest"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -28,6 +30,30 @@ class Report:
     id: int
     cycle: int
     step: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """An exploit case without its evidence; `chosen` says whether it went to repair."""
+
+    number: int
+    cycle: int
+    position: int
+    task_id: str
+    version: int
+    gap: float
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRow:
+    """A version that left the draw, with its latest training scores then: mean, population variance, how many."""
+
+    task_id: str
+    version: int
+    mean: float
+    variance: float
+    rollouts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +70,7 @@ class PatchRow:
 
 @dataclass(frozen=True, slots=True)
 class RoundRow:
-    """Work of the loop that is over: `kind` is cases or evolution."""
+    """Work of the loop that is over: `kind` is cases, patches, evolution, or cycle for all of a report's work."""
 
     report: int
     cycle: int
@@ -60,6 +86,13 @@ def conversation_digest(conversation: Sequence[Message]) -> str:
 
 class LoopRows(Database):
     """Tables reports, rankings, cases, patches, honest_answers, evictions, guidance, memos, rounds."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        r, p = t.rankings.c, t.patches.c
+        won = (func.sum(r.pairs), func.sum(r.longer), func.sum(r.earlier))
+        self._ranked = RunningSums(r.id, r.outcome, (func.count(), *won))
+        self._patched = RunningSums(p.seq, p.outcome, (func.count(), func.sum(p.accepted)))
 
     # -- reports and rounds ---------------------------------------------------
 
@@ -82,6 +115,19 @@ class LoopRows(Database):
         query = select(r.id, r.cycle, r.step).where(r.id.not_in(done)).order_by(r.id)
         return [Report(*row) for row in self._read(lambda c: c.execute(query).all())]
 
+    def last_report(self) -> Report | None:
+        """The latest cycle that was reported."""
+        r = t.reports.c
+        row = self._read(lambda c: c.execute(select(r.id, r.cycle, r.step).order_by(r.id.desc())).first())
+        return Report(*row) if row is not None else None
+
+    def superseded(self, report: int) -> bool:
+        """Whether the trainer has gone back to the report's cycle or an earlier one since it reported."""
+        r, s = t.reports.c, t.resumes.c
+        later = (s.at > r.at) & (s.cycle <= r.cycle)
+        query = select(func.count()).select_from(t.reports.join(t.resumes, later)).where(r.id == report)
+        return bool(self._read(lambda c: c.scalar(query)))
+
     def round_done(self, report: int, kind: str) -> bool:
         query = select(func.count()).where(t.rounds.c.report == report, t.rounds.c.kind == kind)
         return bool(self._read(lambda c: c.scalar(query)))
@@ -95,9 +141,7 @@ class LoopRows(Database):
             for table, made in ((t.guidance, guidance), (t.memos, memo)):
                 if made is not None:
                     _add_text(c, table, made)
-            values = {"report": row.report, "cycle": row.cycle, "kind": row.kind, "outcome": row.outcome}
-            data = json.dumps(dict(row.data))
-            c.execute(insert(t.rounds).values(**values, seconds=row.seconds, data=data, at=time.time()))
+            c.execute(insert(t.rounds).values(**_round_row(row)))
 
         await self._writer.write(work)
 
@@ -111,9 +155,15 @@ class LoopRows(Database):
     # -- rankings and cases -----------------------------------------------------
 
     async def add_cases(
-        self, report: int, rankings: Sequence[Ranking], cases: Sequence[tuple[ExploitCase, bool]]
+        self,
+        report: int,
+        rankings: Sequence[Ranking],
+        cases: Sequence[tuple[ExploitCase, bool]],
+        row: RoundRow | None = None,
     ) -> None:
-        """Keep what the referee found in a step, all or none; each case with whether it goes to repair."""
+        """Keep what the referee found in a step, all or none; each case with whether it goes to repair. With `row`
+        that piece of work is over.
+        """
         ranked = [_ranking_row(report, ranking) for ranking in rankings]
         found = [_case_row(report, case, chosen) for case, chosen in cases]
 
@@ -121,6 +171,8 @@ class LoopRows(Database):
             for table, rows in ((t.rankings, ranked), (t.cases, found)):
                 if rows:
                     c.execute(insert(table), rows)
+            if row is not None:
+                c.execute(insert(t.rounds).values(**_round_row(row)))
 
         await self._writer.write(work)
 
@@ -134,11 +186,25 @@ class LoopRows(Database):
         body = self._read(lambda c: c.scalar(select(t.cases.c.body).where(t.cases.c.id == number)))
         return ExploitCase.model_validate_json(body) if body is not None else None
 
+    def case_rows(self, task_id: str = "") -> list[CaseRow]:
+        """Every case in order of number; with `task_id` those of that task."""
+        k = t.cases.c
+        query = select(k.id, k.cycle, k.position, k.task_id, k.version, k.gap, k.chosen).order_by(k.id)
+        if task_id:
+            query = query.where(k.task_id == task_id)
+        return [CaseRow(*row) for row in self._read(_all(query))]
+
+    def ranked(self, task_id: str) -> dict[str, int]:
+        """Outcome -> groups of this task that came before the referee."""
+        r = t.rankings.c
+        query = select(r.outcome, func.count()).where(r.task_id == task_id).group_by(r.outcome)
+        return {str(outcome): int(n) for outcome, n in self._read(_all(query))}
+
     def exploits_since(self, cycle: int) -> tuple[list[float], list[Patch]]:
         """Gaps of the cases of cycle `cycle` and later ones, and the patches made for them, oldest first."""
         k, p = t.cases.c, t.patches.c
-        gaps = select(k.gap).where(k.cycle >= cycle).order_by(k.id)
-        bodies = select(p.body).join_from(t.patches, t.cases, p.case_id == k.id).where(k.cycle >= cycle).order_by(p.seq)
+        gaps = select(k.gap).where(k.cycle >= cycle).order_by(k.cycle, k.id)
+        bodies = select(p.body).where(p.case_id.in_(select(k.id).where(k.cycle >= cycle))).order_by(p.seq)
         found = self._read(lambda c: (c.scalars(gaps).all(), c.scalars(bodies).all()))
         return [float(gap) for gap in found[0]], [Patch.model_validate_json(body) for body in found[1]]
 
@@ -146,18 +212,13 @@ class LoopRows(Database):
         """Groups ranked and cases patched by outcome, criteria accepted, and the referee's preferences: decisive pairs
         with how often the longer and the earlier answer won them.
         """
-        r, p = t.rankings.c, t.patches.c
-        ranked = select(r.outcome, func.count()).group_by(r.outcome)
-        patched = select(p.outcome, func.count()).group_by(p.outcome)
-        sums = select(func.sum(r.pairs), func.sum(r.longer), func.sum(r.earlier))
-        accepted = select(func.sum(p.accepted))
-        groups, cases = self._read(_all(ranked)), self._read(_all(patched))
-        pairs, longer, earlier = self._read(lambda c: c.execute(sums).one())
+        groups, cases = self._read(self._ranked.read), self._read(self._patched.read)
+        pairs, longer, earlier = (int(sum(group[i] for group in groups.values())) for i in (1, 2, 3))
         return {
-            "rankings": {str(outcome): int(n) for outcome, n in groups},
-            "patches": {str(outcome): int(n) for outcome, n in cases},
-            "accepted": int(self._read(lambda c: c.scalar(accepted)) or 0),
-            "preference": {"pairs": int(pairs or 0), "longer": int(longer or 0), "earlier": int(earlier or 0)},
+            "rankings": {str(outcome): int(group[0]) for outcome, group in groups.items()},
+            "patches": {str(outcome): int(case[0]) for outcome, case in cases.items()},
+            "accepted": int(sum(case[1] for case in cases.values())),
+            "preference": {"pairs": pairs, "longer": longer, "earlier": earlier},
         }
 
     # -- patches ------------------------------------------------------------------
@@ -195,6 +256,23 @@ class LoopRows(Database):
             query = query.where(p.outcome == "patched")
         return [PatchRow(*row) for row in self._read(_all(query.order_by(p.seq)))]
 
+    def all_patches(self) -> Iterator[Patch]:
+        """Every patch with its evidence, patched or not, in order."""
+        numbers = self._read(lambda c: c.scalars(select(t.patches.c.case_id).order_by(t.patches.c.seq)).all())
+        # One at a time: the answers of a long run do not fit into memory together.
+        for number in numbers:
+            if (patch := self.patch_of(int(number))) is not None:
+                yield patch
+
+    def servable(self) -> list[tuple[str, int]]:
+        """(task id, version served now) of the tasks in the pool, in order of admission, as of one moment."""
+        a, p = t.admissions.c, t.patches.c
+        admitted = select(a.task_id, a.version).where(a.outcome != "refused").order_by(a.seq)
+        patched = select(p.task_id, p.version).where(p.outcome == "patched").order_by(p.seq)
+        found = self._read(lambda c: (c.execute(admitted).all(), c.execute(patched).all()))
+        latest = {str(task_id): int(version) for task_id, version in found[1]}
+        return [(str(task_id), latest.get(task_id, int(version))) for task_id, version in found[0]]
+
     def latest_patches(self, limit: int) -> list[Patch]:
         """The latest patches with their evidence that made a new version, newest first."""
         p = t.patches.c
@@ -230,6 +308,14 @@ class LoopRows(Database):
         e = t.evictions.c
         return [(str(i), int(v)) for i, v in self._read(_all(select(e.task_id, e.version).order_by(e.seq)))]
 
+    def evictions(self, task_id: str = "") -> list[EvictionRow]:
+        """Every eviction in order; with `task_id` those of that task."""
+        e = t.evictions.c
+        query = select(e.task_id, e.version, e.mean, e.variance, e.rollouts).order_by(e.seq)
+        if task_id:
+            query = query.where(e.task_id == task_id)
+        return [EvictionRow(*row) for row in self._read(_all(query))]
+
     # -- guidance and memo ------------------------------------------------------------
 
     def guidance_versions(self) -> list[GuidanceVersion]:
@@ -262,6 +348,18 @@ def _all(query: Select[Any]) -> Any:
 def _add_text(connection: Connection, table: Table, made: GuidanceVersion | MemoVersion) -> None:
     values = {"version": made.version, "cycle": made.cycle, "body": made.model_dump_json(), "at": time.time()}
     connection.execute(insert(table).values(**values))
+
+
+def _round_row(row: RoundRow) -> dict[str, Any]:
+    return {
+        "report": row.report,
+        "cycle": row.cycle,
+        "kind": row.kind,
+        "outcome": row.outcome,
+        "seconds": row.seconds,
+        "data": json.dumps(dict(row.data)),
+        "at": time.time(),
+    }
 
 
 def _ranking_row(report: int, ranking: Ranking) -> dict[str, Any]:

@@ -198,7 +198,7 @@ cases = Table(
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=True),
     Column("report", Integer, nullable=False, index=True),
-    Column("cycle", Integer, nullable=False),
+    Column("cycle", Integer, nullable=False, index=True),
     Column("position", Integer, nullable=False),
     Column("task_id", String(64), nullable=False, index=True),
     Column("version", Integer, nullable=False),

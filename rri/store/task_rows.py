@@ -19,7 +19,7 @@ __all__ = ["TaskRows", "add_version"]
 
 
 class TaskRows(Database):
-    """Tables task_versions, proposals, admissions, served."""
+    """Tables task_versions, proposals, admissions, origins, served."""
 
     async def add_draft(self, task: Task, origin: Origin | None = None) -> None:
         """Keep a task as it was written, before it is attacked. A restart goes on from here."""
@@ -48,18 +48,25 @@ class TaskRows(Database):
             # A rewrite that was accepted and then outgrew the solver's prompt is evidence, no version of the task.
             for task in [admission.original, *(r for r in accepted if r.version < last), admission.task]:
                 add_version(c, task)
-            c.execute(
-                insert(t.admissions).values(
-                    task_id=admission.task.task_id,
-                    version=admission.task.version,
-                    outcome=admission.outcome,
-                    delta_before=admission.delta_before,
-                    delta_after=admission.delta_after,
-                    honest_before=_honest_before(admission),
-                    evidence=admission.model_dump_json(),
-                    at=time.time(),
-                )
-            )
+            c.execute(insert(t.admissions).values(**_admission_row(admission, last)))
+
+        await self._writer.write(work)
+
+    async def add_forked(self, tasks: Sequence[tuple[Admission, Sequence[Task]]]) -> None:
+        """Keep admitted tasks of another run, all or none: each with its evidence and its versions, oldest first.
+
+        The last version is servable at once. It may be a later one than was admitted.
+
+        Raises:
+            StoreError: one of the ids is taken.
+        """
+
+        def work(c: Connection) -> None:
+            for admission, versions in tasks:
+                for task in versions:
+                    add_version(c, task)
+                c.execute(insert(t.origins).values(**_origin_row(versions[0], Origin(source="forked"))))
+                c.execute(insert(t.admissions).values(**_admission_row(admission, versions[-1].version)))
 
         await self._writer.write(work)
 
@@ -71,6 +78,18 @@ class TaskRows(Database):
             .order_by(t.task_versions.c.seq)
         )
         return [Task.model_validate_json(body) for body in self._read(lambda c: c.scalars(query).all())]
+
+    def task_ids(self) -> list[str]:
+        """Every task of the run, drafts and refused ones too, in order of birth."""
+        v = t.task_versions.c
+        query = select(v.task_id).group_by(v.task_id).order_by(func.min(v.seq))
+        return [str(task_id) for task_id in self._read(lambda c: c.scalars(query).all())]
+
+    def digests(self) -> dict[str, str]:
+        """Digest of content -> task id, over every version of every task; of equal ones the oldest."""
+        v = t.task_versions.c
+        query = select(v.digest, v.task_id).order_by(v.seq.desc())
+        return {str(digest): str(task_id) for digest, task_id in self._read(lambda c: c.execute(query).all())}
 
     def task(self, task_id: str, version: int) -> Task | None:
         query = select(t.task_versions.c.body).where(
@@ -89,6 +108,12 @@ class TaskRows(Database):
 
         return await self._writer.write(work)
 
+    def proposals(self) -> list[tuple[int, str]]:
+        """(draw, text) of every proposed request, in order of number."""
+        p = t.proposals.c
+        query = select(p.draw, p.text).order_by(p.id)
+        return [(int(draw), str(text)) for draw, text in self._read(lambda c: c.execute(query).all())]
+
     def last_draw(self) -> int:
         """The number of the latest proposer call, 0 before the first."""
         return int(self._read(lambda c: c.scalar(select(func.max(t.proposals.c.draw)))) or 0)
@@ -102,9 +127,12 @@ class TaskRows(Database):
         )
         return [(int(s), str(i), int(v)) for s, i, v in self._read(lambda c: c.execute(query).all())]
 
-    def admissions(self) -> Iterator[Admission]:
-        """Every admission with its evidence, in order."""
+    def admissions(self, *, forked: bool = True) -> Iterator[Admission]:
+        """Every admission with its evidence, in order; those of tasks that came from another run only if `forked`."""
         query = select(t.admissions.c.evidence).order_by(t.admissions.c.seq)
+        if not forked:
+            others = select(t.origins.c.task_id).where(t.origins.c.source == "forked")
+            query = query.where(t.admissions.c.task_id.not_in(others))
         for evidence in self._read(lambda c: c.scalars(query).all()):
             yield Admission.model_validate_json(evidence)
 
@@ -177,14 +205,29 @@ class TaskRows(Database):
         evidence = self._read(lambda c: c.scalar(query))
         return Admission.model_validate_json(evidence) if evidence is not None else None
 
+    def origin(self, task_id: str) -> Origin | None:
+        """How a task came to be; None where that was not kept."""
+        o = t.origins.c
+        columns = (o.source, o.guidance, o.memo, o.asked_positives, o.asked_negative)
+        row = self._read(lambda c: c.execute(select(*columns).where(o.task_id == task_id)).first())
+        return Origin(*row) if row is not None else None
+
+    def origin_counts(self) -> dict[str, int]:
+        """Source -> tasks."""
+        o = t.origins.c
+        query = select(o.source, func.count()).group_by(o.source)
+        return {str(source): int(n) for source, n in self._read(lambda c: c.execute(query).all())}
+
     async def add_served(self, row: ServedRow) -> None:
         values = {"position": row.position, "task_id": row.task_id, "version": row.version, "source": row.source}
         await self._writer.write(lambda c: c.execute(insert(t.served).values(**values, at=time.time())))
 
-    def served(self, start: int = 0) -> list[ServedRow]:
-        """What was served from position `start` on, in order."""
+    def served(self, start: int = 0, *, task_id: str = "") -> list[ServedRow]:
+        """What was served from position `start` on, in order; with `task_id` where that task was."""
         columns = (t.served.c.position, t.served.c.task_id, t.served.c.version, t.served.c.source)
         query = select(*columns).where(t.served.c.position >= start).order_by(t.served.c.position)
+        if task_id:
+            query = query.where(t.served.c.task_id == task_id)
         return [ServedRow(*row) for row in self._read(lambda c: c.execute(query).all())]
 
 
@@ -224,6 +267,19 @@ def _origin_row(task: Task, origin: Origin) -> dict[str, Any]:
         "positives": positives,
         "negatives": len(task.rubric.criteria) - positives,
         "red_team": task.labels.red_team,
+        "at": time.time(),
+    }
+
+
+def _admission_row(admission: Admission, version: int) -> dict[str, Any]:
+    return {
+        "task_id": admission.task.task_id,
+        "version": version,
+        "outcome": admission.outcome,
+        "delta_before": admission.delta_before,
+        "delta_after": admission.delta_after,
+        "honest_before": _honest_before(admission),
+        "evidence": admission.model_dump_json(),
         "at": time.time(),
     }
 
