@@ -39,6 +39,7 @@ def generate_command(
         future.result()
         tasks = [run.store.task(task_id, version) for _, task_id, version in run.store.pool_entries()]
         stats = run.stats()["admission"]
+        run.store.log_sync("ended", "finished")
     write_atomically(out, "".join(t.model_dump_json() + "\n" for t in tasks if t is not None))
     if as_json:
         sys.stdout.write(json.dumps({"out": str(out), "tasks": len(tasks), **stats}) + "\n")

@@ -349,17 +349,27 @@ def export(
     quiet: QuietOption = False,
     json_: JsonOption = False,
 ) -> None:
-    """Write the trained model as a folder of its own: safetensors, tokenizer, a card with the run's figures, its config.
-
-    Adapters are merged into their base model. No key or password is written.
-
-    [bold]Example[/bold]
-
-      rri export runs/first models/first
-    """
+    """Write the trained model as a folder: safetensors (adapters merged), tokenizer, a card with figures, config."""
     from rri.cli.export import export_command
 
     raise typer.Exit(export_command(directory, out, quiet=quiet, as_json=json_))
+
+
+@app.command()
+def plan(
+    config: Annotated[
+        list[str], typer.Argument(metavar="CONFIG...", help="Presets or YAML files.", show_default=False)
+    ],
+    set_: SetOption = None,
+    gpus: Annotated[list[int], typer.Option(min=1, help="GPUs of all machines. Repeatable.")] = [8, 16, 64],  # noqa: B006
+    gpu_memory_gb: Annotated[int, typer.Option(min=1, help="Memory of one GPU.")] = 80,
+    model: Annotated[Optional[Path], typer.Option("--config", help="config.json of the base model.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Say whether training fits on so many GPUs, what to change where it does not, and about how long a cycle takes."""
+    from rri.cli.plan_memory import plan_command
+
+    raise typer.Exit(plan_command(config, _overrides(set_), gpus, gpu_memory_gb, model, as_json=json_))
 
 
 @app.command()
