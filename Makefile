@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN ?= runs/smoke
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint format bench-schema bench-judge clean
+.PHONY: run test lint format bench-schema bench-judge bench-loop bench-train clean
 
 run: $(STAMP)
 	$(BIN)/rri run $(RUN) --config smoke
@@ -33,6 +33,12 @@ $(STAMP): pyproject.toml
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet --editable '.[service,train,dev]'
 	touch $(STAMP)
+
+bench-loop: $(STAMP)
+	$(BIN)/python -m tests.perf.loop
+
+bench-train: $(STAMP)
+	$(BIN)/python -m tests.perf.train
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -26,8 +26,11 @@ from rri.wire import (
     ResumeRequest,
     Row,
     RunInfo,
+    SearchRequest,
+    SearchResponse,
     ServedTask,
     ServiceAddress,
+    ValidationSet,
     Waiting,
 )
 
@@ -173,6 +176,25 @@ class ServiceClient:
         """Say that a cycle is finished. The same report again changes nothing."""
         body = ReportRequest(cycle=cycle, step=step, metrics=dict(metrics or {})).model_dump()
         return _read(ReportResponse, self._patiently("POST", "/v1/report", json=body))
+
+    def validation(self) -> ValidationSet:
+        """The tasks of the run's validation, and which rounds are complete."""
+        return _read(ValidationSet, self._patiently("GET", "/v1/validation"))
+
+    def search(self, query: str, passages: int, *, timeout_s: float) -> SearchResponse:
+        """The passages nearest to `query`. One try: an answer that is being written does not wait for a service.
+
+        Raises:
+            ServiceUnavailable: no result within `timeout_s`.
+            ServiceRefused: the request is wrong.
+        """
+        body = SearchRequest(query=query, passages=passages).model_dump()
+        target = f"{self.url}/v1/search"
+        try:
+            response = self._sync.post(target, json=body, headers=self._headers, timeout=timeout_s)
+        except httpx.TransportError as error:
+            raise ServiceUnavailable(f"{target} does not answer: {str(error) or type(error).__name__}") from None
+        return _read(SearchResponse, _checked(response))
 
     def stats(self) -> dict[str, Any]:
         """Counters of the run: pool, admission, grading, ledger by role."""

@@ -6,7 +6,7 @@ a task leaves the draw once its training scores show that nothing can be learned
 
 import asyncio
 import random
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from statistics import fmean, pvariance
 
@@ -16,6 +16,9 @@ from rri.store import ServedRow, Store
 __all__ = ["Pool", "out_of_band"]
 
 Entry = tuple[str, int]
+
+TOLERANCE = 1e-9
+"""Scores are fractions: a mean of 0.88 must count as inside, and a spread of 0.01 as a variance of 1e-4."""
 
 
 def out_of_band(scores: deque[float] | list[float], config: PoolConfig) -> tuple[float, float] | None:
@@ -27,8 +30,8 @@ def out_of_band(scores: deque[float] | list[float], config: PoolConfig) -> tuple
     if len(scores) < config.band_rollouts:
         return None
     mean, variance = fmean(scores), pvariance(scores)
-    inside = config.band_low - 1e-9 <= mean <= config.band_high + 1e-9
-    return None if inside and variance >= config.band_variance else (mean, variance)
+    inside = config.band_low - TOLERANCE <= mean <= config.band_high + TOLERANCE
+    return None if inside and variance >= config.band_variance - TOLERANCE else (mean, variance)
 
 
 class Pool:
@@ -63,7 +66,8 @@ class Pool:
         self._evicted = set(store.evicted())
         self._windows: dict[Entry, deque[float]] = {}
         self._seen, self._seen_patches = 0, 0
-        self._replay: deque[Entry] = deque()
+        # task id -> version, in the order of the patches.
+        self._replay: OrderedDict[str, int] = OrderedDict()
         self._fresh: deque[Entry] = deque()
         self._changed = asyncio.Event()
         self._wanted = -1
@@ -73,9 +77,8 @@ class Pool:
         given = {row.task_id for row in self._log}
         self._fresh = deque(entry for entry in self._fresh if entry[0] not in given)
         served = {(row.task_id, row.version) for row in self._log}
-        self._replay = deque(entry for entry in self._replay if entry not in served)
-        for task_id, version, score in store.task_scores():
-            self._window((task_id, version)).append(score)
+        self._replay = OrderedDict(entry for entry in self._replay.items() if entry not in served)
+        self.recount()
 
     @property
     def size(self) -> int:
@@ -116,8 +119,8 @@ class Pool:
             self._seen_patches = patch.seq
             self._bring_in(patch.task_id, patch.version)
             # Of several patches between two turns only the last is served.
-            self._replay = deque(entry for entry in self._replay if entry[0] != patch.task_id)
-            self._replay.append((patch.task_id, patch.version))
+            self._replay[patch.task_id] = patch.version
+            self._replay.move_to_end(patch.task_id)
         self._changed.set()
 
     def _bring_in(self, task_id: str, version: int) -> None:
@@ -137,6 +140,15 @@ class Pool:
 
     def _window(self, entry: Entry) -> deque[float]:
         return self._windows.setdefault(entry, deque(maxlen=self._config.band_window))
+
+    def recount(self) -> None:
+        """Fill the windows from the store: training has gone back, and some scores no longer count.
+
+        What was evicted by them stays evicted.
+        """
+        self._windows.clear()
+        for task_id, version, score in self._store.task_scores():
+            self._window((task_id, version)).append(score)
 
     async def scored(self, task_id: str, version: int, score: float) -> None:
         """A training score of a served version; it may leave the draw by it."""
@@ -198,7 +210,7 @@ class Pool:
                 pass  # no new task in time: one is drawn again
         await self._until(lambda: bool(self._replay or self._fresh or self._drawable))
         if self._replay:
-            return "replay", self._replay[0]
+            return "replay", next(iter(self._replay.items()))
         if self._fresh:
             return "fresh", self._fresh[0]
         return self._drawn(random.Random(f"{self._seed}:{position}"))
@@ -214,9 +226,11 @@ class Pool:
                 return source, entry
 
     def _take(self, source: str, entry: Entry) -> None:
-        queue = {"replay": self._replay, "fresh": self._fresh}.get(source)
-        if queue is not None and entry in queue:
-            queue.remove(entry)
+        task_id, version = entry
+        if source == "replay" and self._replay.get(task_id) == version:
+            del self._replay[task_id]
+        elif source == "fresh" and entry in self._fresh:
+            self._fresh.remove(entry)
         self._taken()
 
     async def _until(self, ready: Callable[[], bool]) -> None:

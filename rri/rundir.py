@@ -43,6 +43,7 @@ RESUMABLE: dict[str, set[str] | None] = {
     "patches": {"concurrency"},
     "evolution": {"concurrency"},
     "solver": {"launch", "per_device_batch", "grade_timeout_s", "serve_timeout_s"},
+    "validation": {"alarm_rounds", "alarm_tolerance"},
 }
 
 
@@ -233,9 +234,13 @@ class RunDir:
             )
 
     def _check_facts(self, facts: Mapping[str, Any]) -> None:
-        """Passages and weights lie outside the directory and may have changed under their names."""
+        """Passages, weights and validation tasks lie outside the directory and may have changed under their names."""
         manifest = self.manifest()
-        for name, read in (("passages", ("corpus", "digest")), ("base model's weights", ("weights",))):
+        for name, read in (
+            ("passages", ("corpus", "digest")),
+            ("base model's weights", ("weights",)),
+            ("validation tasks", ("validation", "digest")),
+        ):
             old, new = _at(manifest, read), _at(facts, read)
             if old and new and old != new:
                 raise RunConfigChanged(

@@ -9,10 +9,13 @@ import logging
 import shutil
 import struct
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["FINAL", "Checkpoint", "final_step", "newest_complete", "publish_final", "why_torn"]
+from rri.errors import ConfigError
+
+__all__ = ["FINAL", "Checkpoint", "check_resumable", "final_step", "newest_complete", "publish_final", "why_torn"]
 
 log = logging.getLogger(__name__)
 
@@ -22,9 +25,18 @@ FINAL = "final"
 STATE = "trainer_state.json"
 WEIGHTS = ("model.safetensors", "adapter_model.safetensors")
 INDEX = "model.safetensors.index.json"
+FSDP = ("pytorch_model_fsdp.bin", "optimizer.bin")
+"""What FSDP resumes from, with a full state dict."""
 # What only a resumed trainer needs.
 RESUME_ONLY = shutil.ignore_patterns(
-    "global_step*", "latest", "zero_to_*.py", "optimizer.pt", "scheduler.pt", "rng_state*.pth", "training_args.bin"
+    "global_step*",
+    "latest",
+    "zero_to_*.py",
+    "optimizer.pt",
+    "scheduler.pt",
+    "rng_state*.pth",
+    "training_args.bin",
+    *FSDP,
 )
 
 
@@ -67,6 +79,8 @@ def why_torn(path: Path) -> str:
         states = list(_zero_folder(path).glob("*_optim_states.pt"))
         if not states:
             return "its ZeRO shards are missing"
+    elif any((path / name).exists() for name in FSDP):
+        states = [path / name for name in (*FSDP, "scheduler.pt")]
     else:
         states = [path / "optimizer.pt", path / "scheduler.pt"]
     for file in [*states, *path.glob("rng_state*.pth")]:
@@ -74,6 +88,36 @@ def why_torn(path: Path) -> str:
         if not zipfile.is_zipfile(file):
             return f"{file.name} is missing or cut short"
     return ""
+
+
+def check_resumable(
+    checkpoint: Checkpoint | None, *, zero_ranks: int, max_steps: int, steps: Sequence[int] = ()
+) -> None:
+    """Refuse a checkpoint that these ranks cannot go on from.
+
+    Args:
+        checkpoint: what this rank would resume from.
+        zero_ranks: ranks that hold ZeRO shards now; 0 when the launch file asks for no ZeRO.
+        max_steps: updates of the whole run.
+        steps: of each rank the updates that its checkpoint holds.
+
+    Raises:
+        ConfigError: naming what it was written by.
+    """
+    if len(set(steps)) > 1:
+        raise ConfigError(
+            f"the ranks would resume from updates {', '.join(map(str, sorted(set(steps))))}",
+            "Put --output_dir on a disk that all nodes share",
+        )
+    if checkpoint is None:
+        return
+    if checkpoint.zero_ranks != zero_ranks:
+        raise ConfigError(
+            f"{checkpoint.path} was written by {checkpoint.zero_ranks} ZeRO ranks, but this start has {zero_ranks}",
+            "Use the launch file and number of processes that the run was begun with",
+        )
+    if checkpoint.step > max_steps:
+        raise ConfigError(f"{checkpoint.path} is past max_steps {max_steps}", "Leave --max_steps out")
 
 
 def final_step(folder: Path) -> int | None:

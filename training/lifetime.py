@@ -23,7 +23,13 @@ def exit_code_of(error: Exception) -> int:
 
 
 def record_exit(run: Path, error: Exception) -> None:
-    """Leave code and message in EXIT_FILE; with several ranks the last one to fail is kept, all fail alike."""
+    """Leave code and message in EXIT_FILE, also where several ranks fail.
+
+    Ranks that fail for a reason of ours fail alike, and the last one is kept. One that only lost its peers, which no
+    error of ours says, does not overwrite the reason.
+    """
+    if not isinstance(error, RriError) and (run / EXIT_FILE).exists():
+        return
     scratch = run / f".{EXIT_FILE}.{os.getpid()}"
     scratch.write_text(
         json.dumps({"code": exit_code_of(error), "message": str(error) or type(error).__name__}), encoding="utf-8"

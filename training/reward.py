@@ -5,13 +5,15 @@ None means unscored. It is left out of the group's baseline and gets no advantag
 
 import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from statistics import fmean, pstdev
 from typing import Any, Protocol
 
-from rri.errors import ServiceRefused
+from rri.errors import ServiceError, ServiceRefused
 from rri.wire import GradedRow, GradeResponse, Row
+from training.metrics import grade_metrics
+from training.peers import Peers
+from training.reasoning import NO_REASONING, Reasoning, Visible
 
-__all__ = ["Grades", "RewardFunction", "rows_of", "rubric_reward"]
+__all__ = ["Grades", "RewardFunction", "answer_row", "rows_of", "rubric_reward"]
 
 RewardFunction = Callable[..., Coroutine[Any, Any, list[float | None]]]
 
@@ -37,11 +39,14 @@ def rubric_reward(
     rank: int,
     eos_token_ids: Collection[int],
     timeout_s: float,
+    peers: Peers,
+    reasoning: Reasoning = NO_REASONING,
+    tools: bool = False,
 ) -> RewardFunction:
     """Build the reward function of one rank.
 
-    TRL gives rank r the r-th contiguous slice of the generation batch, so a group may span two ranks; the
-    number of a row within its group follows from the rank's offset and is the same however ranks are cut.
+    TRL gives rank r the r-th slice of the generation batch, so a group may span two ranks. A row's number within its
+    group follows from the rank's offset.
 
     Args:
         client: the service.
@@ -50,10 +55,12 @@ def rubric_reward(
         rank: this process among all.
         eos_token_ids: tokens that end an answer; one that ends otherwise was cut at the token limit.
         timeout_s: how long one request may take, retries included.
+        peers: the other ranks, which stop together with this one.
+        reasoning: what the model thinks aloud, which is never judged.
+        tools: whether the solver has tools, whose use is then counted.
 
     Returns:
-        An async function for `GRPOTrainer(reward_funcs=...)`. It raises ServiceUnavailable when no grade
-        comes in time and ServiceRefused when a reply does not match the rows sent.
+        An async function for `GRPOTrainer(reward_funcs=...)`. It raises a ServiceError on every rank alike.
     """
     logging.getLogger("trl.trainer.grpo_trainer").addFilter(_Unscored())
 
@@ -62,8 +69,10 @@ def rubric_reward(
         completion_ids: Sequence[Sequence[int]],
         position: Sequence[int],
         log_metric: Callable[[str, float], None],
+        turns: Sequence[Any] = (),
         **_columns: Any,
     ) -> list[float | None]:
+        completions = turns or completions  # with tools, TRL has all turns of a rollout as one text
         rows = rows_of(
             completions,
             completion_ids,
@@ -71,16 +80,42 @@ def rubric_reward(
             first=rank * len(position),
             rollouts_per_task=rollouts_per_task,
             eos_token_ids=eos_token_ids,
+            reasoning=reasoning,
         )
-        cycle = position[0] // tasks_per_cycle
-        response = await client.grade(cycle, rows, timeout_s=timeout_s)
-        graded = _match(rows, response.rows)
-        for name, value in _metrics(rows, graded).items():
+        graded, seconds = await _together(client, position[0] // tasks_per_cycle, rows, timeout_s, peers)
+        figures = grade_metrics(rows, graded) | (_tool_figures(completions) if tools else {})
+        log_metric("grade/service_seconds", seconds)
+        for name, value in ((name, value) for name, values in figures.items() for value in values):
             log_metric(f"grade/{name}", value)
-        log_metric("grade/service_seconds", response.seconds)
         return [row.score for row in graded]
 
     return rubric
+
+
+async def _together(
+    client: Grades, cycle: int, rows: Sequence[Row], timeout_s: float, peers: Peers
+) -> tuple[list[GradedRow], float]:
+    """Grades in the order of `rows`, and the service's seconds, once every rank has its own.
+
+    Raises:
+        ServiceError: what any rank met.
+    """
+    graded: list[GradedRow] = []
+    seconds, failure = 0.0, None
+    try:
+        response = await client.grade(cycle, rows, timeout_s=timeout_s)
+        graded, seconds = _match(rows, response.rows), response.seconds
+    except ServiceError as error:
+        failure = error
+    peers.fail_together(failure)
+    return graded, seconds
+
+
+def _tool_figures(completions: Sequence[Any]) -> dict[str, list[float]]:
+    return {
+        "tool_calls": [float(_tool_calls(completion)) for completion in completions],
+        "tool_errors": [float(bool(m.get("failed"))) for c in completions for m in _results(c)],
+    }
 
 
 def rows_of(
@@ -91,18 +126,23 @@ def rows_of(
     first: int,
     rollouts_per_task: int,
     eos_token_ids: Collection[int],
+    reasoning: Reasoning = NO_REASONING,
 ) -> list[Row]:
     """This rank's answers as rows; `first` is the number of its first answer within the generation batch.
+
+    An answer is finished when it ended by itself and its reasoning was closed (METHOD 6).
 
     Raises:
         ServiceRefused: the positions are not laid out in whole groups, so a row number would be wrong.
     """
     rows = [
-        Row(
-            position=position,
-            row=(first + index) % rollouts_per_task,
-            answer=_text(completion),
-            finished=bool(ids) and ids[-1] in eos_token_ids,
+        answer_row(
+            completion,
+            ids,
+            position,
+            (first + index) % rollouts_per_task,
+            eos_token_ids=eos_token_ids,
+            reasoning=reasoning,
         )
         for index, (completion, ids, position) in enumerate(zip(completions, completion_ids, positions, strict=True))
     ]
@@ -115,12 +155,47 @@ def rows_of(
     return rows
 
 
-def _text(completion: Any) -> str:
-    """The answer: the last assistant turn, or the plain text of a prompt that is no chat."""
+def answer_row(
+    completion: Any,
+    ids: Sequence[int],
+    position: int,
+    row: int,
+    *,
+    eos_token_ids: Collection[int],
+    reasoning: Reasoning = NO_REASONING,
+) -> Row:
+    """One answer as it is sent for grading: the text that is judged, and whether it is finished.
+
+    Args:
+        completion: the messages of its turns, or a plain text.
+        ids: its tokens.
+        position, row: its place.
+        eos_token_ids: tokens that end an answer.
+        reasoning: what the model thinks aloud, which is never judged.
+    """
+    answer = _visible(completion, reasoning)
+    finished = answer.closed and bool(ids) and ids[-1] in eos_token_ids
+    return Row(position=position, row=row, answer=answer.text, finished=finished)
+
+
+def _visible(completion: Any, reasoning: Reasoning) -> Visible:
+    """What is judged: of the last assistant turn, or of a plain text. A turn that calls a tool is no answer."""
     if isinstance(completion, str):
-        return completion
-    turns = [message.get("content") or "" for message in completion if message["role"] == "assistant"]
-    return str(turns[-1]) if turns else ""
+        return reasoning.visible(completion)
+    turns = [message for message in completion if message["role"] == "assistant"]
+    if turns and turns[-1].get("tool_calls"):
+        return Visible("", closed=False)
+    return reasoning.visible_of(turns[-1]) if turns else Visible("", closed=True)
+
+
+def _tool_calls(completion: Any) -> int:
+    """How often tools were called in a rollout."""
+    return sum(len(message.get("tool_calls") or ()) for message in completion if message["role"] == "assistant")
+
+
+def _results(completion: Any) -> list[Any]:
+    """The messages in which tools answered."""
+    return [message for message in completion if message["role"] == "tool"]
 
 
 def _match(rows: Sequence[Row], graded: Sequence[GradedRow]) -> list[GradedRow]:
@@ -138,27 +213,3 @@ def _match(rows: Sequence[Row], graded: Sequence[GradedRow]) -> list[GradedRow]:
             "Trainer and service must be of one version",
         )
     return [by_key[row.position, row.row] for row in rows]
-
-
-def _metrics(rows: Sequence[Row], graded: Sequence[GradedRow]) -> dict[str, float]:
-    """Figures of this rank's rows; TRL averages over the ranks that have a figure, so absent beats NaN."""
-    scores = [row.score for row in graded if row.score is not None]
-    unknown = sum(row.unknown for row in graded)
-    verdicts = unknown + sum(row.met + row.unmet for row in graded)
-    by_position: dict[int, list[float]] = {}
-    for row in graded:
-        if row.score is not None:
-            by_position.setdefault(row.position, []).append(row.score)
-    compared = [group for group in by_position.values() if len(group) > 1]
-    figures = {
-        "unscored_share": 1 - len(scores) / len(graded),
-        "truncated_share": fmean(not row.finished for row in rows),
-        "answer_chars": fmean(len(row.answer) for row in rows),
-    }
-    if scores:
-        figures |= {"score_mean": fmean(scores), "score_std": pstdev(scores)}
-    if verdicts:
-        figures["unknown_share"] = unknown / verdicts
-    if compared:
-        figures["zero_variance_share"] = fmean(max(group) == min(group) for group in compared)
-    return figures

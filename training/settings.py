@@ -7,7 +7,15 @@ from typing import Any
 from rri.errors import ConfigError
 from rri.wire import RunInfo
 
-__all__ = ["Schedule", "base_settings", "check_settings", "default_batch", "derive_settings", "solver_settings"]
+__all__ = [
+    "Schedule",
+    "base_settings",
+    "check_settings",
+    "default_batch",
+    "derive_settings",
+    "generation_settings",
+    "solver_settings",
+]
 
 # Other values would silently change which positions are trained on or how a cycle maps to updates.
 REQUIRED: dict[str, Any] = {
@@ -51,6 +59,10 @@ def base_settings(*, cuda: bool) -> dict[str, Any]:
         "use_adaptive_entropy": False,
         "top_entropy_quantile": 1.0,
         "mask_truncated_completions": False,
+        "off_policy_mask_threshold": None,
+        "multi_objective_aggregation": "sum_then_normalize",
+        "max_tool_calling_iterations": 2,  # unlimited otherwise
+        "ds3_gather_for_generation": True,  # without it generation gathers layer by layer, and seems to hang
         "temperature": 1.0,
         "top_p": 1.0,
         "top_k": 0,
@@ -70,8 +82,35 @@ def base_settings(*, cuda: bool) -> dict[str, Any]:
         "eval_strategy": "no",
     }
     if cuda:
-        return settings | {"bf16": True}
+        return settings | {"bf16": True, "gradient_checkpointing": True}
     return settings | {"use_cpu": True, "bf16": False, "gradient_checkpointing": False}
+
+
+def generation_settings(info: RunInfo, max_completion_length: int) -> dict[str, Any]:
+    """GRPOConfig fields of what writes the rollouts.
+
+    vLLM's probabilities are not quite the trainer's, which the ratio of both corrects. It is cut token by token: the
+    ratio of a whole answer is a product over thousands of tokens, and masking by it would leave out the long answers.
+    Watch `sampling/importance_sampling_ratio/*` in the log.
+
+    Args:
+        info: the run.
+        max_completion_length: tokens of the longest answer.
+    """
+    settings: dict[str, Any] = {
+        "use_vllm": info.generation != "transformers",
+        "vllm_mode": "server" if info.generation == "vllm-server" else "colocate",
+        "vllm_importance_sampling_correction": True,
+        "vllm_importance_sampling_mode": "token_truncate",
+        "vllm_importance_sampling_clip_max": 3.0,
+        "vllm_importance_sampling_clip_min": None,
+        "vllm_gpu_memory_utilization": 0.3,
+        "vllm_tensor_parallel_size": 1,
+    }
+    if info.max_prompt_tokens is not None:
+        # A model's own context may be a hundred times what a rollout takes, and vLLM reserves for it.
+        settings["vllm_max_model_length"] = info.max_prompt_tokens + max_completion_length
+    return settings
 
 
 def solver_settings(solver: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:

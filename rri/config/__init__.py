@@ -23,6 +23,7 @@ from rri.config.models import (
     RoleConfig,
 )
 from rri.config.run import ARMS, Arm, LoopConfig, RunConfig, ServiceConfig, SolverConfig
+from rri.config.validation import ValidationConfig
 from rri.domain import DomainConfig, UseCase
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "SolverConfig",
     "Sources",
     "UseCase",
+    "ValidationConfig",
     "apply_overrides",
     "describe_presets",
     "list_domains",

@@ -1,8 +1,9 @@
 """Everything that a run needs, in one place."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from rri.config.loop import EvolutionConfig, ExploitConfig, MemoConfig, PatchConfig
 from rri.config.merging import merge
@@ -17,7 +18,9 @@ from rri.config.models import (
     RoleConfig,
     default_roles,
 )
+from rri.config.validation import ValidationConfig
 from rri.domain import DomainConfig, Section
+from rri.wire import Generation, LoraSettings, ReasoningMarkers, ToolSettings
 
 __all__ = ["ARMS", "Arm", "LoopConfig", "RunConfig", "ServiceConfig", "SolverConfig"]
 
@@ -39,6 +42,18 @@ class SolverConfig(Section):
     max_completion_tokens: int = Field(default=8192, ge=1)
     learning_rate: float = Field(default=1e-6, gt=0)
     retrieval: bool = Field(default=False, description="the solver searches with tools while it answers")
+    tools: ToolSettings = Field(default=ToolSettings(), description="how it searches, where `retrieval` is true")
+    generation: Generation = Field(
+        default="transformers", description="what writes the rollouts; a server is named by trl.vllm_server_base_url"
+    )
+    lora: LoraSettings | None = Field(
+        default=None, description="train low-rank adapters, which take a higher learning_rate; None trains all weights"
+    )
+    reasoning: tuple[ReasoningMarkers, ...] | None = Field(
+        default=None,
+        description="markers of the reasoning channel, which is removed before grading; None takes those that the "
+        "base model's own vocabulary and chat template name",
+    )
     per_device_batch: int | None = Field(
         default=None,
         ge=1,
@@ -49,6 +64,12 @@ class SolverConfig(Section):
     grade_timeout_s: float = Field(default=1500.0, gt=0, description="below torch's ddp timeout of 1800 s")
     serve_timeout_s: float = Field(default=3600.0, gt=0, description="how long a trainer waits for a task")
     trl: dict[str, Any] = Field(default_factory=dict, description="further GRPOConfig fields")
+
+    @field_validator("reasoning", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        """One pair of markers may stand without a list."""
+        return [value] if isinstance(value, Mapping) else value
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
@@ -95,6 +116,7 @@ class RunConfig(Section):
     memo: MemoConfig = MemoConfig()
     loop: LoopConfig = LoopConfig()
     solver: SolverConfig = SolverConfig()
+    validation: ValidationConfig = ValidationConfig()
     service: ServiceConfig = ServiceConfig()
     budget: BudgetConfig = BudgetConfig()
     cache: CacheConfig = CacheConfig()

@@ -19,7 +19,10 @@ from rri.wire import (
     ReportResponse,
     ResumeRequest,
     RunInfo,
+    SearchRequest,
+    SearchResponse,
     ServedTask,
+    ValidationSet,
     Waiting,
 )
 
@@ -86,6 +89,14 @@ def _trainer_routes(app: FastAPI, run: OpenRun) -> None:
     @app.post("/v1/grade", response_model=GradeResponse)
     async def grade(request: GradeRequest) -> Any:
         return closed() or await run.grade(request)
+
+    @app.get("/v1/validation", response_model=ValidationSet)
+    async def validation() -> Any:
+        return closed() or run.validation.served()
+
+    @app.post("/v1/search", response_model=SearchResponse)
+    async def search(request: SearchRequest) -> Any:
+        return closed() or await run.search.search(request)
 
     @app.post("/v1/report", response_model=ReportResponse)
     async def report(request: ReportRequest) -> Any:

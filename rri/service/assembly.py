@@ -19,6 +19,7 @@ from rri.service.evolving import Evolver
 from rri.service.grading import RolloutGrader
 from rri.service.loop import Loop
 from rri.service.producer import GuidedWriter, Producer
+from rri.service.validation import Validation
 from rri.store import Store
 from rri.types import Frozen, Message
 
@@ -72,6 +73,7 @@ class Parts:
         expecting: whether more tasks will still be admitted.
         feedback: the current difficulty feedback for the generator.
         prompt_tokens: length of a conversation in the solver's tokens, standing instructions included.
+        validation: the tasks that are kept apart.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Parts:
         expecting: Callable[[], bool],
         feedback: Callable[[], str],
         prompt_tokens: Callable[[list[Message]], int],
+        validation: Validation,
     ) -> None:
         self.config = config
         self.roles = Roles.bind(config, gateway)
@@ -99,6 +102,7 @@ class Parts:
             store,
             self.pool,
             prompt_tokens,
+            validation.held_out.refuser(),
         )
         self.grading = RolloutGrader(
             self.roles.grader,
@@ -108,6 +112,7 @@ class Parts:
             judge_truncated=config.solver.judge_truncated,
             rollouts_per_task=config.solver.rollouts_per_task,
             floor_wait_s=config.solver.grade_timeout_s / 2,
+            validation=validation,
         )
         self.loop = Loop(config, store, self.pool, self.roles.finder(), self.roles.patcher(), evolver)
 

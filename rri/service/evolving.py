@@ -122,13 +122,11 @@ class Evolver:
         """Guidance version -> mean training score over the cycles in which it was in force."""
         versions = self.store.guidance_versions()
         sums: dict[int, list[float]] = {}
-        for cycle, rollouts, mean in self.store.cycle_scores():
-            if mean is None:
-                continue
+        for cycle, scored, mean in self.store.scored_by_cycle():
             version = max((v for v in versions if v.cycle < cycle), key=lambda v: v.version, default=versions[0])
             total = sums.setdefault(version.version, [0.0, 0.0])
-            total[0] += mean * rollouts
-            total[1] += rollouts
+            total[0] += mean * scored
+            total[1] += scored
         return {version: total / n for version, (total, n) in sums.items()}
 
     def _exploits(self, since: int) -> ExploitEvidence:

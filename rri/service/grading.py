@@ -11,6 +11,7 @@ from rri.config import GradingConfig
 from rri.errors import ModelError, ServiceRefused, ServiceUnavailable
 from rri.lm import tagged
 from rri.pool import Pool
+from rri.service.validation import Validation
 from rri.store import GradeRow, Place, Store
 from rri.types import Grade, Split, Task
 from rri.wire import GradedRow, GradeRequest, GradeResponse, Row
@@ -51,6 +52,7 @@ class RolloutGrader:
         judge_truncated: judge answers that were cut at the token limit.
         rollouts_per_task: size of a group.
         floor_wait_s: how long a truncated answer waits for the rest of its group, which other ranks may send.
+        validation: whose answers are graded too, by the same judge and rule; None where there is none.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class RolloutGrader:
         judge_truncated: bool,
         rollouts_per_task: int,
         floor_wait_s: float,
+        validation: Validation | None = None,
     ) -> None:
         self.grader = grader
         self.store = store
@@ -71,6 +74,7 @@ class RolloutGrader:
         self.judge_truncated = judge_truncated
         self.rollouts_per_task = rollouts_per_task
         self.floor_wait_s = floor_wait_s
+        self.validation = validation
         self.truncated = 0
         self.in_a_row = 0
         self.last_error = ""
@@ -81,13 +85,13 @@ class RolloutGrader:
         """Scores in the order of the rows.
 
         Raises:
-            ServiceRefused: a position was never served.
+            ServiceRefused: a position was never served, or is no validation task.
             ServiceUnavailable: the rows were dropped, because training resumed or the run ended.
             ModelError: the judge has failed on too many answers in a row.
             BudgetExhausted: a hard limit is reached.
         """
         started = time.monotonic()
-        tasks = {row.position: self._task(row.position) for row in request.rows}
+        tasks = {row.position: self._task(request.split, row) for row in request.rows}
         judged = [row.finished or self.judge_truncated for row in request.rows]
         jobs = [
             self._once(_place(request, row), row, tasks[row.position]) if judge else None
@@ -111,11 +115,14 @@ class RolloutGrader:
         return GradeResponse(rows=tuple(rows), seconds=time.monotonic() - started)
 
     def cancel(self, from_cycle: int | None = None) -> list["asyncio.Task[Grade]"]:
-        """Drop what is being graded, with `from_cycle` only training rows of that cycle and later ones."""
+        """Drop what is being graded, with `from_cycle` only rows of that cycle and later ones.
+
+        A validation round just before it is dropped too: where it was still being graded, it is begun anew.
+        """
         jobs = [
             job
             for (place, _), job in self._under_way.items()
-            if from_cycle is None or (place.split == "train" and place.cycle >= from_cycle)
+            if from_cycle is None or place.cycle >= from_cycle - (place.split == "validation")
         ]
         for job in jobs:
             job.cancel()
@@ -127,22 +134,31 @@ class RolloutGrader:
         if jobs := self.cancel(from_cycle):
             await asyncio.wait(jobs)
 
-    def _task(self, position: int) -> Task:
-        served = self.pool.row(position)
+    def _task(self, split: Split, row: Row) -> Task:
+        if split == "validation":
+            if self.validation is None:
+                raise ServiceRefused("the run has no validation tasks", "Name a file under validation.file")
+            return self.validation.task(row.position, row.row)
+        served = self.pool.row(row.position)
         task = self.store.task(served.task_id, served.version) if served else None
         if task is None:
-            raise ServiceRefused(f"position {position} was never served", "Ask for /v1/served/{position} first")
+            raise ServiceRefused(f"position {row.position} was never served", "Ask for /v1/served/{position} first")
         return task
 
     def _group(self, request: GradeRequest, row: Row) -> Group:
         key = (request.split, request.cycle, row.position)
         if key not in self._groups:
             known = self.store.group_scores(*key)
-            group = self._groups[key] = Group(self.rollouts_per_task, dict(known))
+            group = self._groups[key] = Group(self._group_size(request.split), dict(known))
             if len(known) >= group.size:
                 group.full.set()
             self._groups = {k: g for k, g in self._groups.items() if k[1] >= request.cycle - 1}
         return self._groups[key]
+
+    def _group_size(self, split: Split) -> int:
+        if split == "validation" and self.validation is not None:
+            return self.validation.config.rollouts_per_task
+        return self.rollouts_per_task
 
     def _once(self, place: Place, row: Row, task: Task) -> "asyncio.Task[Grade]":
         key = (place, row.answer)
@@ -198,7 +214,7 @@ class RolloutGrader:
         # No verdicts and no raw score: what a kept row without them and `finished` false means.
         grade = Grade(verdicts=(), score=group.floor(), raw=None)
         await self.store.add_grades([GradeRow(place, task.task_id, task.version, row.answer, row.finished, grade)])
-        self.truncated += 1
+        self.truncated += place.split == "train"
         await self._observe(place, task, grade)
         return grade
 

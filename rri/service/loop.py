@@ -6,6 +6,7 @@ kept stays.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
@@ -29,8 +30,9 @@ Stage = Callable[[Report], Awaitable[Mapping[str, Any]]]
 class Loop:
     """Works off the cycles that the trainer reports, in order, in the background. Lives on the service's loop.
 
-    A failing model is counted and its round left out; after `loop.failures_in_a_row` of them `run` ends with the
-    reason.
+    A failing model is counted and its round left out; after `loop.failures_in_a_row` failed rounds of one kind `run`
+    ends with the reason. A round that had nothing to do is no success between them. Cycles that a resumed trainer goes
+    over again are not worked on twice: only its new report counts.
 
     Args:
         config: the run's config.
@@ -51,7 +53,7 @@ class Loop:
         self.failures = 0
         self.last_error = ""
         self.doing = ""
-        self._in_a_row = 0
+        self._in_a_row: Counter[str] = Counter()
         self._backlog = store.open_reports()
         self._changed = asyncio.Event()
 
@@ -68,8 +70,8 @@ class Loop:
             self._wake()
         return report
 
-    async def caught_up(self, limit: int, patience_s: float) -> bool:
-        """Whether at most `limit` cycles wait, within `patience_s` seconds."""
+    async def caught_up(self, limit: int, patience_s: float | None = None) -> bool:
+        """Whether at most `limit` cycles wait, within `patience_s` seconds; None waits for ever."""
         try:
             async with asyncio.timeout(patience_s):
                 while self.backlog > limit:
@@ -106,12 +108,13 @@ class Loop:
         if self.evolver.due(report.cycle):
             await self._stage(report, "evolution", self.evolver.evolve)
         self.doing = ""
-        row = RoundRow(report.id, report.cycle, "cycle", "done", time.monotonic() - started, {"step": report.step})
+        outcome = "superseded" if self.store.superseded(report.id) else "done"
+        row = RoundRow(report.id, report.cycle, "cycle", outcome, time.monotonic() - started, {"step": report.step})
         await self.store.add_round(row)
 
     async def _stage(self, report: Report, kind: str, stage: Stage) -> None:
         """One piece of work, once; a failing model leaves it out and is counted."""
-        if self.store.round_done(report.id, kind):
+        if self.store.round_done(report.id, kind) or self.store.superseded(report.id):
             return
         self.doing = f"{kind} of cycle {report.cycle}"
         started = time.monotonic()
@@ -121,29 +124,34 @@ class Loop:
             data, outcome = {"error": str(error)}, "failed"
             await self._failed(kind, report, error)
         else:
-            self._in_a_row = 0
-        if kind != "evolution" or outcome == "failed":
-            # An evolution round keeps itself, together with what it put into force.
+            if data:
+                self._in_a_row[kind] = 0
+        if kind == "patches" or outcome == "failed":
+            # The others keep themselves, together with what they found or put into force.
             seconds = time.monotonic() - started
             await self.store.add_round(RoundRow(report.id, report.cycle, kind, outcome, seconds, data))
 
     async def _failed(self, kind: str, report: Report, error: RriError) -> None:
         self.failures += 1
-        self._in_a_row += 1
+        self._in_a_row[kind] += 1
         self.last_error = f"{kind} of cycle {report.cycle}: {error}"
         await self.store.log("loop_failed", self.last_error)
-        if self._in_a_row >= self.config.loop.failures_in_a_row:
-            error.what = f"paused after {self._in_a_row} failed rounds of the loop in a row; the last one: {error.what}"
+        failures = self._in_a_row[kind]
+        if failures >= self.config.loop.failures_in_a_row:
+            paused = f"paused after {failures} failed rounds of the loop in a row ({kind})"
+            error.what = f"{paused}; the last one: {error.what}"
             raise error
 
     # -- cases ----------------------------------------------------------------
 
     async def _find_cases(self, report: Report) -> Mapping[str, Any]:
-        """Rank every group of the cycle and keep all cases; the largest gaps go to repair.
+        """Rank every group of the cycle; the largest gaps go to repair. All cases are kept, in one commit with the
+        round, so that none is found twice.
 
         Raises:
             ModelError: the referee failed on every group that it was asked for.
         """
+        started = time.monotonic()
         groups = self.store.groups(report.cycle)
         thunks = []
         for position, (task_id, version, answers) in groups.items():
@@ -153,11 +161,14 @@ class Loop:
         rankings = [ranking for ranking, _ in found]
         cases = [case for _, case in found if case is not None]
         chosen = largest(cases, self.config.exploits.cases_per_round)
-        await self.store.add_cases(report.id, rankings, [(case, case in chosen) for case in cases])
         failed = [r.why for r in rankings if r.outcome == "failed"]
         if failed and len(failed) == sum(bool(r.tiers) or r.outcome == "failed" for r in rankings):
+            await self.store.add_cases(report.id, rankings, [])
             raise ModelError(f"the referee failed on all {len(failed)} groups; the last one: {failed[-1]}")
-        return {"groups": len(rankings), "cases": len(cases), "chosen": len(chosen), "failed": len(failed)}
+        data = {"groups": len(rankings), "cases": len(cases), "chosen": len(chosen), "failed": len(failed)}
+        row = RoundRow(report.id, report.cycle, "cases", "done", time.monotonic() - started, data)
+        await self.store.add_cases(report.id, rankings, [(case, case in chosen) for case in cases], row)
+        return data
 
     def _task(self, task_id: str, version: int) -> Task:
         task = self.store.task(task_id, version)

@@ -23,6 +23,7 @@ GAUGES = {
     "rri_loop_backlog": ("loop", "backlog", "Finished cycles that wait for the loop"),
     "rri_guidance_version": ("loop", "guidance", "Guidance in force"),
     "rri_memo_version": ("loop", "memo", "Memo in force"),
+    "rri_validation_score": ("validation", "score", "Mean score of the latest validation"),
     "rri_negative_rate": ("shape", "negative_rate", "Rate at which a negative criterion is asked for"),
 }
 COUNTERS = {
@@ -33,6 +34,9 @@ COUNTERS = {
     "rri_rollouts_unscored": ("grading", "unscored", "Rollouts without a score"),
     "rri_loop_failures": ("loop", "failures", "Failed rounds of the loop"),
     "rri_criteria_accepted": ("loop", "accepted", "Criteria that patches have added"),
+    "rri_validations": ("validation", "rounds", "Complete validation rounds"),
+    "rri_searches": ("search", "searches", "Searches of the solver, of this start"),
+    "rri_searches_failed": ("search", "failures", "Searches that failed, of this start"),
     "rri_evolutions": ("loop", "evolutions", "Evolution rounds that are over"),
 }
 LABELLED = {
@@ -72,6 +76,8 @@ class _Stats(Collector):
             for role, totals in self.stats["calls"].items():
                 family.add_metric([role], totals[key])
             yield family
+        alarm = bool(self.stats["validation"]["alarm"])
+        yield GaugeMetricFamily("rri_validation_alarm", "1 while training and validation part ways", alarm)
         health = self.stats["health"]["status"]
         state = GaugeMetricFamily("rri_health", "1 for the state that the run is in", labels=["status"])
         state.add_metric([health], 1)

@@ -73,6 +73,7 @@ class Producer:
         admitter: the program that attacks and repairs.
         store, pool: where tasks go.
         prompt_tokens: length of a prompt in the solver's tokens.
+        held_out: why a task must not be trained on; empty where it may be.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Producer:
         store: Store,
         pool: Pool,
         prompt_tokens: Callable[[list[Message]], int],
+        held_out: Callable[[Task], str] = lambda task: "",
     ) -> None:
         self.config = config
         self.writer = writer
@@ -93,6 +95,7 @@ class Producer:
         self.store = store
         self.pool = pool
         self.prompt_tokens = prompt_tokens
+        self.held_out = held_out
         self.admitted = pool.size
         self.under_way = 0
         self.failures = 0
@@ -238,36 +241,41 @@ class Producer:
                 self.stages["in repair"] -= 1
         await self.store.add_admission(admission)
         self.figures.add(admission)
+        # In this order, with nothing awaited between: a task that counted nowhere would let one too many begin.
+        self.pool.refresh()
         self._settle(int(admission.outcome != "refused"))
         seconds = time.monotonic() - started
         await self.store.log("admitted", f"{draft.task_id} {admission.outcome}", seconds=seconds)
         if admission.outcome == "refused":
             await self._failed("refused", ModelError(f"task {draft.task_id} was refused: {admission.why}"))
             return
-        self.pool.refresh()
         if failure := admission.failure:
             await self._failed("attack_failed", ModelError(f"attack on {draft.task_id}: {failure}"))
         else:
             self._in_a_row = 0
 
     def _fit(self, draft: Task) -> Admission | None:
-        """A refusal when the task is longer than the solver's prompt; it alone never enters the pool."""
+        """A refusal of what never enters the pool: a task that is longer than the solver's prompt, or one that is kept
+        apart for validation.
+        """
         length = self.prompt_tokens(list(draft.conversation))
         limit = self.config.solver.max_prompt_tokens
-        if length <= limit:
+        why = self.held_out(draft)
+        if length > limit:
+            why = f"its prompt has {length} tokens, the solver takes {limit}"
+        if not why:
             return None
-        why = f"its prompt has {length} tokens, the solver takes {limit}"
         return Admission(original=draft, task=draft, outcome="refused", why=why)
 
     def _refit(self, admission: Admission) -> Admission:
-        """The original in place of an adopted rewrite that has outgrown the solver's prompt."""
-        if admission.task.version == admission.original.version or self._fit(admission.task) is None:
+        """The original in place of an adopted rewrite that may not enter the pool."""
+        if admission.task.version == admission.original.version or (refusal := self._fit(admission.task)) is None:
             return admission
         return admission.model_copy(
             update={
                 "task": admission.original,
                 "outcome": "kept",
                 "delta_after": admission.delta_before,
-                "why": f"{admission.why}; the adopted rewrite is too long for the solver's prompt",
+                "why": f"{admission.why}; the adopted rewrite cannot be used: {refusal.why}",
             }
         )

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import signatures
 from programs.writing import difficulty_feedback
+from rri.cases import GuidanceVersion, MemoVersion
 from rri.config import RunConfig
 from rri.errors import ServiceError, ServiceRefused
 from rri.knowledge import PassageIndex
@@ -19,8 +20,10 @@ from rri.rundir import RunDir
 from rri.service.assembly import Parts, first_texts
 from rri.service.grading import RolloutGrader
 from rri.service.loop import Loop
-from rri.service.material import Material
+from rri.service.material import Material, solver_prompt
 from rri.service.producer import Producer
+from rri.service.search import PassageSearch
+from rri.service.validation import Validation
 from rri.store import Store
 from rri.types import Message
 from rri.wire import GradeRequest, GradeResponse, Health, ReportRequest, ReportResponse, RunInfo, ServedTask, Waiting
@@ -45,6 +48,7 @@ class OpenRun:
         self.material = material
         self._health = Health(status="starting")
         self.error: BaseException | None = None
+        self._failed = asyncio.Event()
         self._producing: asyncio.Task[None] | None = None
         self._clock: asyncio.Task[None] | None = None
         self._looping: asyncio.Task[None] | None = None
@@ -52,6 +56,8 @@ class OpenRun:
         self.producer: Producer
         self.grading: RolloutGrader
         self.loop: Loop
+        self.search: PassageSearch
+        self.validation = Validation(config.validation, material.held_out, store, self._prompt)
 
     @classmethod
     def open(
@@ -67,6 +73,9 @@ class OpenRun:
         ledger.restore(store.call_totals(), store.hours_open())
         gateway = None
         try:
+            # Read before any model is asked. A run that goes on has its texts in the store.
+            texts = None if store.guidance_versions() else first_texts(config)
+            material.held_out.check_apart(store.trainable())
             with _Stage(store, "models", progress):
                 gateway = open_gateway(
                     config,
@@ -83,7 +92,7 @@ class OpenRun:
                 progress("asking every endpoint once")
                 gateway.loop.run(check_endpoints(gateway, config.roles_used))
             run = cls(folder, config, store, gateway, material)
-            gateway.loop.run(run._assemble(progress))
+            gateway.loop.run(run._assemble(texts, progress))
         except BaseException:
             if gateway is not None:
                 gateway.close_sync()
@@ -91,12 +100,13 @@ class OpenRun:
             raise
         return run
 
-    async def _assemble(self, progress: Progress) -> None:
+    async def _assemble(self, texts: tuple[GuidanceVersion, MemoVersion] | None, progress: Progress) -> None:
         config, corpus, tokenizer = self.config, self.material.corpus, self.material.tokenizer
         progress(f"indexing {len(corpus.passages)} passages")
         with _Stage(self.store, "index"):
             index = await asyncio.to_thread(PassageIndex, corpus, self.folder.index)
-        await self.store.begin_texts(*first_texts(config))
+        if texts is not None:
+            await self.store.begin_texts(*texts)
         parts = Parts(
             config,
             self.store,
@@ -107,12 +117,13 @@ class OpenRun:
             expecting=self._expecting,
             feedback=self._feedback,
             prompt_tokens=lambda m: tokenizer.count_prompt(self._prompt(m)),
+            validation=self.validation,
         )
+        self.search = PassageSearch(index, self.store)
         self.pool, self.producer, self.grading, self.loop = parts.pool, parts.producer, parts.grading, parts.loop
 
-    def _prompt(self, conversation: list[Message]) -> list[Message]:
-        """What the solver sees: its standing instructions, then the conversation."""
-        return [Message(role="system", content=self.config.domain.system_prompt), *conversation]
+    def _prompt(self, conversation: Sequence[Message]) -> list[Message]:
+        return solver_prompt(self.config, conversation)
 
     def _feedback(self) -> str:
         settings = self.config.generation
@@ -175,6 +186,7 @@ class OpenRun:
             self.error = error
             self._health = Health(status="failed", reason=str(error) or type(error).__name__)
             self.store.log_soon("ended", self._health.reason)
+            self._failed.set()
             self.grading.cancel()
             self.pool.nudge()
 
@@ -195,8 +207,12 @@ class OpenRun:
         Raises:
             BaseException: what ended it early.
         """
-        while self.error is None and not await self.loop.caught_up(0, HEARTBEAT_S):
-            pass
+        waits = [asyncio.create_task(wait) for wait in (self.loop.caught_up(0), self._failed.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
         if self.error is not None:
             raise self.error
 
@@ -237,13 +253,22 @@ class OpenRun:
                 **({"per_device_train_batch_size": solver.per_device_batch} if solver.per_device_batch else {}),
                 **solver.trl,
             },
+            max_prompt_tokens=solver.max_prompt_tokens,
+            generation=solver.generation,
+            lora=solver.lora,
+            reasoning=solver.reasoning,
+            retrieval=solver.retrieval,
+            tools=solver.tools,
+            validate_every_cycles=self.validation.every_cycles,
         )
 
     async def served(self, position: int, patience_s: float) -> ServedTask | Waiting:
         """Raises:
-        ServiceRefused: the position lies past the run's end.
+        ServiceRefused: the position lies before the run's first or past its last one.
         """
         last = self.config.solver.cycles * self.config.solver.tasks_per_cycle - 1
+        if position < 0:
+            raise ServiceRefused(f"position {position} is below 0, the first one")
         if position > last:
             raise ServiceRefused(
                 f"position {position} lies past the run's last one, {last}", "Start a run with more solver.cycles"
@@ -264,19 +289,25 @@ class OpenRun:
     async def grade(self, request: GradeRequest) -> GradeResponse:
         """Grade rollouts; a judge that fails too often fails the run."""
         with self._failing():
-            return await self.grading.grade(request)
+            response = await self.grading.grade(request)
+            if request.split == "validation":
+                await self.validation.alarm()
+        return response
 
     async def report(self, request: ReportRequest) -> ReportResponse:
         """Take in that a cycle is finished; the loop's work on it follows in the background."""
         with self._failing():
             report = await self.loop.report(request.cycle, request.step, request.metrics)
-        return ReportResponse(report=report.id, backlog=self.loop.backlog)
+            alarm = await self.validation.alarm()
+        return ReportResponse(report=report.id, backlog=self.loop.backlog, alarm=alarm)
 
     async def resume(self, cycle: int) -> int:
         """Rows of `cycle` and later are superseded, those still being graded are dropped; their number."""
         with self._failing():
             await self.grading.stop(from_cycle=cycle)
-            return await self.store.supersede(cycle)
+            superseded = await self.store.supersede(cycle, validation_from=self.validation.redo_from(cycle))
+            self.pool.recount()
+        return superseded
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -319,6 +350,8 @@ class OpenRun:
                 "last_error": self.grading.last_error,
             },
             "loop": self.loop.stats(),
+            "validation": self.validation.stats(),
+            "search": self.search.stats(),
             "calls": {role: asdict(totals) for role, totals in self.gateway.ledger.by_role.items()},
         }
 

@@ -33,7 +33,7 @@ class VersionScores:
 
 
 # Written so that no index seems to help: rows are wanted from the end of the table.
-_TRAINED = (t.grades.c.split == "train", t.grades.c.superseded.is_(False))
+_TRAINED = (func.coalesce(t.grades.c.split, "") == "train", t.grades.c.superseded.is_(False))
 
 
 class GradeRows(Database):

@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 
 from rri.wire import RunInfo
-from tests.training.starts import ROOT, Launch, Started
+from tests.training.fake_service import FakeService
+from tests.training.starts import ROOT, Launch, Start, Started
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "runs_first: takes so long that nothing should wait for it at the end")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests first, all others in their order: two workers then end at about the same time."""
+    items.sort(key=lambda item: item.get_closest_marker("runs_first") is None)
 
 
 @pytest.fixture
@@ -27,6 +38,21 @@ def make_info(tiny_model: Path) -> Callable[..., RunInfo]:
         return RunInfo(**values | changes)
 
     return make
+
+
+@pytest.fixture
+def start(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Run main() on a service, with `tmp_path` as the run directory."""
+    from training import grpo  # brings torch, which not all of these tests need
+
+    monkeypatch.setattr(grpo, "die_with_parent", lambda: None)
+
+    def run(service: FakeService | None, *flags: str) -> tuple[int, list[str]]:
+        url = ("--service", service.url) if service else ()
+        code = grpo.main(["--run", str(tmp_path), *url, *flags])
+        return code, [line for line in capsys.readouterr().err.splitlines() if line.startswith("training.grpo:")]
+
+    return run
 
 
 @pytest.fixture

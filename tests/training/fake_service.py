@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from rri.types import Message
+from rri.types import Message, Reference
 from rri.wire import (
     GradedRow,
     GradeRequest,
@@ -17,7 +17,11 @@ from rri.wire import (
     ResumeRequest,
     Row,
     RunInfo,
+    SearchRequest,
+    SearchResponse,
     ServedTask,
+    ValidationSet,
+    ValidationTask,
     Waiting,
 )
 
@@ -44,7 +48,8 @@ class FakeService:
     """Start with `with service:`.
 
     `refuse` maps a path to the number of leading 503 replies (-1: all), `waits` a position to the number of
-    202 replies; `lost` rows are left out of grades; where `on_grade` gives False the grade is refused (503).
+    202 replies; `lost` rows are left out of grades; where `on_grade` gives False the grade is refused (503). Tasks at
+    the positions in `patched` count as patched.
     """
 
     info: RunInfo
@@ -52,7 +57,13 @@ class FakeService:
     refuse: dict[str, int] = field(default_factory=dict)
     waits: dict[int, int] = field(default_factory=dict)
     lost: set[tuple[int, int]] = field(default_factory=set)
+    patched: set[int] = field(default_factory=set)
     on_grade: Callable[[GradeRequest], bool] = lambda request: True
+    held_out: int = 0
+    """Validation tasks, each answered twice. A round counts as complete once every one of its rows is graded."""
+    found: tuple[Reference, ...] = ()
+    """What every search finds."""
+    alarm: str = ""
     requests: list[Request] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -85,6 +96,19 @@ class FakeService:
         return [(r.body["cycle"], r.body["step"]) for r in self.requests if r.path == "/v1/report"]
 
     @property
+    def queries(self) -> list[str]:
+        """What was searched for, in order."""
+        return [r.body["query"] for r in self.requests if r.path == "/v1/search"]
+
+    def rounds(self) -> dict[int, dict[tuple[int, int], Row]]:
+        """Cycle -> validation rows by place, as they were sent."""
+        rounds: dict[int, dict[tuple[int, int], Row]] = {}
+        for request in self.graded_requests:
+            if request.split == "validation":
+                rounds.setdefault(request.cycle, {}).update({(r.position, r.row): r for r in request.rows})
+        return rounds
+
+    @property
     def positions(self) -> dict[int, list[int]]:
         """Positions asked for, in order, by client process."""
         asked: dict[int, list[int]] = {}
@@ -95,6 +119,11 @@ class FakeService:
 
     @property
     def grades(self) -> list[GradeRequest]:
+        """Training rows that were sent."""
+        return [request for request in self.graded_requests if request.split == "train"]
+
+    @property
+    def graded_requests(self) -> list[GradeRequest]:
         return [GradeRequest.model_validate(r.body) for r in self.requests if r.path == "/v1/grade"]
 
     # -- answers -------------------------------------------------------------
@@ -117,10 +146,24 @@ class FakeService:
             return 200, {}
         if request.path == "/v1/report":
             ReportRequest.model_validate(request.body)
-            return 200, ReportResponse(report=1, backlog=1).model_dump()
+            return 200, ReportResponse(report=1, backlog=1, alarm=self.alarm).model_dump()
+        if request.path == "/v1/validation":
+            return 200, self.validation().model_dump()
+        if request.path == "/v1/search":
+            SearchRequest.model_validate(request.body)
+            return 200, SearchResponse(passages=self.found).model_dump()
         if request.path == "/v1/grade":
             return self._grade(GradeRequest.model_validate(request.body))
         return 404, {"detail": f"no {request.path}"}
+
+    def validation(self) -> ValidationSet:
+        system = Message(role="system", content="be brief")
+        tasks = tuple(
+            ValidationTask(task_id=f"v{i}", prompt=(system, Message(role="user", content=f"held out {i}")))
+            for i in range(self.held_out)
+        )
+        validated = tuple(cycle for cycle, rows in self.rounds().items() if len(rows) == 2 * self.held_out)
+        return ValidationSet(rollouts_per_task=2, tasks=tasks, validated=validated)
 
     def _served(self, position: int) -> tuple[int, Any]:
         if position >= self.info.cycles * self.info.tasks_per_cycle:
@@ -144,6 +187,7 @@ class FakeService:
         return GradedRow(
             position=row.position, row=row.row, task_id=f"t{row.position}", version=1, score=score, raw=score,
             unscored=unscored, met=1, unmet=1, unknown=int(score is None),
+            patched=row.position in self.patched,
         )  # fmt: skip
 
 

@@ -27,9 +27,12 @@ class Started:
 
 Launch = Callable[..., Started]
 
+Start = Callable[..., tuple[int, list[str]]]
+"""Runs the trainer's main() in this process; its exit code and its own lines on stderr."""
+
 
 def trainer(launch: Launch, config: str, run: Path, url: str, *flags: str, **env: str) -> Started:
-    """`accelerate launch` of the trainer with one of the launch files of `training/`."""
+    """`accelerate launch` of the trainer with a launch file of `training/`, or one given as a whole path."""
     run.mkdir(exist_ok=True)
     where = ("--run", str(run), "--service", url)
     file = str(ROOT / "training" / config)

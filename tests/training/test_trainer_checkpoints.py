@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate.utils.constants import FSDP_MODEL_NAME, OPTIMIZER_NAME
 
-from training.checkpoints import final_step, newest_complete, publish_final, why_torn
+from rri.errors import ConfigError
+from training.checkpoints import (
+    FSDP,
+    Checkpoint,
+    check_resumable,
+    final_step,
+    newest_complete,
+    publish_final,
+    why_torn,
+)
 
 Damage = Callable[[Path], object]
 
@@ -94,6 +104,48 @@ def test_torn_zero_shards(tmp_path: Path, tiny_model: Path, damage: Damage) -> N
     assert found is not None and found.zero_ranks == 2
     damage(torn)
     assert newest_complete(tmp_path, updates_per_cycle=1) is None
+
+
+@pytest.fixture
+def fsdp(tmp_path: Path, tiny_model: Path) -> Path:
+    """A checkpoint of FSDP with a full state dict, under the names that accelerate gives."""
+    path = checkpoint(tmp_path, 2, tiny_model)
+    (path / "optimizer.pt").unlink()
+    assert set(FSDP) == {f"{FSDP_MODEL_NAME}.bin", f"{OPTIMIZER_NAME}.bin"}
+    for name in FSDP:
+        torch.save({}, path / name)
+    return path
+
+
+def test_fsdp_without_an_optimizer_of_its_own_is_whole(fsdp: Path) -> None:
+    found = newest_complete(fsdp.parent, updates_per_cycle=1)
+    assert found is not None and (found.step, found.zero_ranks) == (2, 0)
+    assert not set(FSDP) & {path.name for path in publish_final(found, fsdp.parent).iterdir()}
+
+
+@pytest.mark.parametrize("name", [*FSDP, "scheduler.pt"])
+def test_torn_fsdp(fsdp: Path, name: str) -> None:
+    cut(fsdp / name)
+    assert why_torn(fsdp) == f"{name} is missing or cut short"
+    (fsdp / name).unlink()
+    assert why_torn(fsdp) == f"{name} is missing or cut short"
+
+
+@pytest.mark.parametrize(
+    ("zero_ranks", "max_steps", "steps", "words"),
+    [
+        (4, 8, (8, 8), "written by 2 ZeRO ranks, but this start has 4"),
+        (0, 8, (8,), "written by 2 ZeRO ranks, but this start has 0"),
+        (2, 7, (8, 8), "past max_steps 7"),
+        (2, 8, (8, 0), "would resume from updates 0, 8. Put --output_dir on a disk that all nodes share"),
+    ],
+)
+def test_what_cannot_be_resumed_here(zero_ranks: int, max_steps: int, steps: tuple[int, ...], words: str) -> None:
+    found = Checkpoint(Path("checkpoint-8"), 8, zero_ranks=2)
+    check_resumable(found, zero_ranks=2, max_steps=8, steps=(8, 8))
+    check_resumable(None, zero_ranks=0, max_steps=8, steps=(0, 0))
+    with pytest.raises(ConfigError, match=words):
+        check_resumable(found, zero_ranks=zero_ranks, max_steps=max_steps, steps=steps)
 
 
 def test_final_is_replaced_whole(tmp_path: Path, tiny_model: Path) -> None:

@@ -43,6 +43,11 @@ def test_exit_file(tmp_path: Path) -> None:
     record_exit(tmp_path, ConfigError("a is 1, b is 2", "Change a"))
     record_exit(tmp_path, ServiceUnavailable("gone"))
     assert json.loads((tmp_path / EXIT_FILE).read_text()) == {"code": 75, "message": "gone"}
+    record_exit(tmp_path, RuntimeError("Connection closed by peer"))
+    assert json.loads((tmp_path / EXIT_FILE).read_text())["code"] == 75, "a rank that lost its peers says nothing new"
+    clear_exit(tmp_path)
+    record_exit(tmp_path, RuntimeError("out of memory"))
+    assert json.loads((tmp_path / EXIT_FILE).read_text()) == {"code": 1, "message": "out of memory"}
     clear_exit(tmp_path)
     clear_exit(tmp_path)
     assert list(tmp_path.iterdir()) == []

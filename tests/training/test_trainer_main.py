@@ -3,28 +3,16 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rri.wire import RunInfo
 from tests.training.fake_service import FakeService
-from training import grpo
+from tests.training.starts import Start
+from training.options import configure, option_parser
 
 MakeInfo = Callable[..., RunInfo]
-Start = Callable[..., tuple[int, list[str]]]
-
-
-@pytest.fixture
-def start(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Start:
-    """Run main() on a service; gives the exit code and its own lines on stderr."""
-    monkeypatch.setattr(grpo, "die_with_parent", lambda: None)
-
-    def run(service: FakeService | None, *flags: str) -> tuple[int, list[str]]:
-        url = ("--service", service.url) if service else ()
-        code = grpo.main(["--run", str(tmp_path), *url, *flags])
-        return code, [line for line in capsys.readouterr().err.splitlines() if line.startswith("training.grpo:")]
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -90,10 +78,39 @@ def test_finished_run_is_left_alone(make_info: MakeInfo, start: Start, tmp_path:
 
 def test_settings_reach_the_trainer_in_order(make_info: MakeInfo, tmp_path: Path) -> None:
     """Flags over the run's solver over METHOD's settings."""
-    parser = grpo.option_parser()
+    parser = option_parser()
     info = make_info(solver={"learning_rate": 5e-6, "temperature": 0.9})
-    args, _ = grpo.configure(parser, ["--temperature", "0.8", "--run", str(tmp_path)], info, tmp_path)
+    args, _ = configure(parser, ["--temperature", "0.8", "--run", str(tmp_path)], info, tmp_path)
     assert (args.learning_rate, args.temperature, args.seed) == (5e-6, 0.8, 3)
     assert (args.loss_type, args.scale_rewards, args.beta, args.epsilon) == ("dapo", "none", 0.0, 0.2)
     assert (args.use_cpu, args.bf16, args.output_dir) == (True, False, str(tmp_path / "checkpoints"))
     assert (args.entropy_coef, args.mask_truncated_completions, args.num_iterations) == (0.0, False, 1)
+    assert (args.use_vllm, args.report_to, args.max_tool_calling_iterations) == (False, ["tensorboard"], 2)
+
+
+def test_another_tracker_by_flag_and_vllm_by_config(make_info: MakeInfo, tmp_path: Path) -> None:
+    solver = {"vllm_server_base_url": "http://vllm:8000", "report_to": ["tensorboard", "trackio"]}
+    info = make_info(generation="vllm-server", solver=solver)
+    args, _ = configure(option_parser(), ["--output_dir", "out"], info, None)
+    assert args.report_to == ["tensorboard", "trackio"]
+    flagged, _ = configure(option_parser(), ["--output_dir", "out", "--report_to", "wandb"], info, None)
+    assert flagged.report_to == ["wandb"]
+    assert (args.use_vllm, args.vllm_mode, args.vllm_server_base_url) == (True, "server", "http://vllm:8000")
+
+
+@pytest.mark.parametrize(
+    ("changes", "flags", "words"),
+    [
+        ({}, ("--report_to", "wandb"), "report_to names wandb, which is not installed"),
+        ({"max_prompt_tokens": 512}, (), "prompts of 512 and answers of 12 tokens do not fit into the 512"),
+        ({"generation": "vllm-colocate"}, (), "generation vllm-colocate needs a GPU"),
+        ({}, ("--base_model", "/absent"), "cannot read tokenizer and config of /absent"),
+    ],
+)
+def test_what_is_missing_is_said_before_the_run_is_touched(
+    make_info: MakeInfo, start: Start, changes: dict[str, Any], flags: tuple[str, ...], words: str
+) -> None:
+    with FakeService(make_info(**changes)) as service:
+        code, lines = start(service, *flags)
+        assert code == 2 and len(lines) == 1 and words in lines[0]
+        assert service.resumed == []

@@ -1,4 +1,4 @@
-"""The reward function: row numbers across ranks, null scores, metrics, and replies that do not match."""
+"""The reward function: row numbers across ranks, null scores, reasoning, and replies that do not match."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,8 +8,10 @@ import pytest
 
 from rri.client import ServiceClient
 from rri.errors import ServiceRefused, ServiceUnavailable
-from rri.wire import GradedRow, GradeResponse, Row, RunInfo
+from rri.wire import GradedRow, GradeResponse, ReasoningMarkers, Row, RunInfo
 from tests.training.fake_service import FakeService
+from training.peers import Peers
+from training.reasoning import Reasoning
 from training.reward import rubric_reward
 
 EOS = 1
@@ -36,12 +38,26 @@ class Grader:
 
 
 def call(
-    client: Any, position: Sequence[int], *, rank: int = 0, answers: Sequence[Any] = (), timeout_s: float = 5
+    client: Any,
+    position: Sequence[int],
+    *,
+    rank: int = 0,
+    answers: Sequence[Any] = (),
+    timeout_s: float = 5,
+    whole: bool = False,
+    **options: Any,
 ) -> tuple[list[float | None], dict[str, list[float]]]:
-    """Scores and logged metrics for these rows; every answer but the first is cut."""
+    """Scores and logged values for these rows; every answer but the first is cut, unless they are `whole`."""
     logged: dict[str, list[float]] = {}
     reward = rubric_reward(
-        client, tasks_per_cycle=3, rollouts_per_task=4, rank=rank, eos_token_ids={EOS}, timeout_s=timeout_s
+        client,
+        tasks_per_cycle=3,
+        rollouts_per_task=4,
+        rank=rank,
+        eos_token_ids={EOS},
+        timeout_s=timeout_s,
+        peers=Peers(1.0),
+        **options,
     )
     assert asyncio.iscoroutinefunction(reward), "TRL asks"
     answers = answers or [[{"role": "assistant", "content": "x" * index}] for index in range(len(position))]
@@ -49,7 +65,7 @@ def call(
         reward(
             prompts=[[]] * len(position),
             completions=answers,
-            completion_ids=[[5, EOS] if index == 0 else [5, 6] for index in range(len(position))],
+            completion_ids=[[5, EOS] if index == 0 or whole else [5, 6] for index in range(len(position))],
             position=position,
             task_id=["t"] * len(position),
             log_metric=lambda name, value: logged.setdefault(name, []).append(value),
@@ -70,31 +86,44 @@ def test_groups_that_span_ranks_get_distinct_rows() -> None:
     assert keys == [(p, r) for p in (3, 4, 5) for r in range(4)]
 
 
-def test_null_stays_null_and_metrics_leave_it_out() -> None:
+def test_null_stays_null_and_figures_leave_it_out() -> None:
     scores, logged = call(Grader([1.0, None, 0.0, 0.5, None, None, None, 0.25]), [0] * 4 + [1] * 4)
     assert scores == [1.0, None, 0.0, 0.5, None, None, None, 0.25]
-    assert {name: round(value, 4) for name, (value,) in logged.items()} == {
-        "grade/score_mean": 0.4375,
-        "grade/score_std": 0.3698,
-        "grade/unscored_share": 0.5,
-        "grade/truncated_share": 0.875,
-        "grade/answer_chars": 3.5,
-        "grade/unknown_share": round(4 / 28, 4),
-        "grade/zero_variance_share": 0.0,
-        "grade/service_seconds": 1.5,
-    }
+    assert logged["grade/score_mean"] == [1.0, 0.0, 0.5, 0.25], "a value a row: TRL averages over the ranks' rows"
+    assert logged["grade/unscored_share"] == [0, 1, 0, 0, 1, 1, 1, 0]
+    assert logged["grade/service_seconds"] == [1.5]
+    assert "grade/tool_calls" not in logged
 
 
 def test_all_null_logs_no_mean() -> None:
     scores, logged = call(Grader([None] * 4), [0] * 4)
     assert scores == [None] * 4
-    assert logged["grade/unscored_share"] == [1.0]
+    assert logged["grade/unscored_share"] == [1.0] * 4
     assert not {"grade/score_mean", "grade/score_std", "grade/zero_variance_share"} & logged.keys()
 
 
-def test_zero_variance_counts_groups_with_two_scores() -> None:
-    _, logged = call(Grader([0.5, 0.5, None, 0.5, 0.1, 0.2, 0.3, 0.4]), [0] * 4 + [1] * 4)
-    assert logged["grade/zero_variance_share"] == [0.5]
+def test_tool_calls_are_counted_where_there_are_tools() -> None:
+    search = {"type": "function", "function": {"name": "search", "arguments": {"query": "q"}}}
+    rollout = [
+        {"role": "assistant", "content": "", "tool_calls": [search, search]},
+        {"role": "tool", "name": "search", "content": "r"},
+        {"role": "assistant", "content": "", "tool_calls": [search]},
+        {"role": "tool", "name": "search", "content": "r"},
+        {"role": "assistant", "content": "a"},
+    ]
+    none = [{"role": "assistant", "content": "b"}]
+    _, logged = call(Grader([0.0] * 4), [0] * 4, answers=[rollout, none, none, none], tools=True)
+    assert logged["grade/tool_calls"] == [3, 0, 0, 0]
+
+
+def test_reasoning_is_not_sent_and_unclosed_reasoning_counts_as_unfinished() -> None:
+    grader = Grader([0.0] * 4)
+    texts = ["so</think>\n\none", "thinking on and on", "a</think>two<think>", "</think>"]
+    answers = [[{"role": "assistant", "content": text}] for text in texts]
+    think = ReasoningMarkers(open="<think>", close="</think>")
+    call(grader, [0] * 4, answers=answers, whole=True, reasoning=Reasoning((think,), opened=think))
+    rows = grader.seen[0][1]
+    assert [(row.answer, row.finished) for row in rows] == [("one", True), ("", False), ("", False), ("", True)]
 
 
 def test_finished_and_the_text_that_is_sent() -> None:

@@ -13,6 +13,7 @@ from training.settings import (
     check_settings,
     default_batch,
     derive_settings,
+    generation_settings,
     solver_settings,
 )
 
@@ -52,6 +53,18 @@ def test_batch_that_does_not_divide_names_all_numbers(make_info: MakeInfo) -> No
 def test_update_that_does_not_divide_a_cycle(make_info: MakeInfo) -> None:
     with pytest.raises(ConfigError, match=r"tasks_per_cycle \(5\).*tasks_per_update \(2\)"):
         derive_settings(make_info(tasks_per_cycle=5), world_size=1, batch_size=1, num_iterations=1)
+
+
+@pytest.mark.parametrize(
+    ("generation", "use", "mode"),
+    [("transformers", False, "colocate"), ("vllm-colocate", True, "colocate"), ("vllm-server", True, "server")],
+)
+def test_what_writes_the_rollouts(make_info: MakeInfo, generation: str, use: bool, mode: str) -> None:
+    found = generation_settings(make_info(generation=generation, max_prompt_tokens=6144), 8192)
+    assert (found["use_vllm"], found["vllm_mode"], found["vllm_max_model_length"]) == (use, mode, 14336)
+    assert found["vllm_importance_sampling_correction"] is True
+    assert found["vllm_importance_sampling_mode"] == "token_truncate", "sequence_mask would leave out long answers"
+    assert "vllm_max_model_length" not in generation_settings(make_info(generation=generation), 8192)
 
 
 def test_unknown_solver_key() -> None:

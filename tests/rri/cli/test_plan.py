@@ -14,7 +14,10 @@ from tests.passages import write_passages
 from tests.rigs import make_task, scripted_config
 from tests.rri.cli.commands import Outcome, rri_here, write_config
 
-NO_TOOL_LOOP = "solver.retrieval needs the tool loop of the trainer, which this version does not have; set it to false"
+NO_TOOLS_WITH_VLLM = (
+    "solver.retrieval is true and solver.generation is vllm-colocate: search tools were never run with vLLM on a GPU; "
+    "set solver.generation to transformers, or solver.retrieval to false"
+)
 
 
 def facts(lines: list[str]) -> dict[str, str]:
@@ -49,6 +52,8 @@ def test_the_plan_names_arm_domain_switches_intervals_and_budget() -> None:
     assert found["intervals"] == "evolution and memo every 5 cycles, checkpoint every cycle"
     assert found["budget"] == "calls 30, money 20"
     assert plan("default")["budget"] == "no limit"
+    held_out = plan("default", validation__file="held-out.jsonl", validation__every_cycles=3)
+    assert held_out["intervals"].startswith("validation every 3 cycles, evolution")
 
 
 def test_the_plan_follows_the_arm() -> None:
@@ -91,11 +96,12 @@ def test_a_line_break_in_a_name_does_not_end_the_comment() -> None:
 
 
 def test_the_plan_says_what_a_start_would_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = plan("paper-9b")
-    assert found["refused"] == NO_TOOL_LOOP
+    found = plan("paper-9b", solver__generation="vllm-colocate")
+    assert found["refused"] == NO_TOOLS_WITH_VLLM
     assert found["missing"] == "environment variable OPENAI_API_KEY is unset, which endpoint gpt needs"
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    found = plan("paper-9b-no-retrieval")
+    assert "refused" not in plan("paper-9b")
+    found = plan("paper-9b-no-retrieval", solver__generation="vllm-colocate")
     assert "refused" not in found and "missing" not in found
     assert "secret" not in str(found)
 
@@ -111,14 +117,15 @@ def test_the_plan_says_which_endpoint_names_no_model() -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "serve", "generate"])
-def test_a_solver_with_search_tools_is_refused_before_anything_is_written(
+def test_search_tools_with_vllm_are_refused_before_anything_is_written(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     extra = ["--out", str(tmp_path / "tasks.jsonl")] if command == "generate" else []
-    arguments = [command, str(tmp_path / "run"), "-c", "smoke", "-s", "solver.retrieval=true", *extra]
+    options = ["-s", "solver.retrieval=true", "-s", "solver.generation=vllm-colocate"]
+    arguments = [command, str(tmp_path / "run"), "-c", "default", *options, *extra]
     outcome = rri_here(capsys, *arguments)
     assert outcome.code == 2
-    assert NO_TOOL_LOOP in outcome.error_line
+    assert NO_TOOLS_WITH_VLLM in outcome.error_line
     assert "-s solver.retrieval=false" in outcome.error_line
     assert list(tmp_path.iterdir()) == []
 
@@ -148,7 +155,8 @@ def test_the_papers_run_can_be_planned_without_its_key(
     outcome = dry_run(capsys, tmp_path / "run", "-c", "paper-9b", "-c", layer)
     assert outcome.code == 0, outcome.err
     assert parse_config(yaml.safe_load(outcome.out), where="stdout") == load_config(["paper-9b", layer])
-    assert facts([line for line in outcome.out.splitlines() if line.startswith("#")])["refused"] == NO_TOOL_LOOP
+    said = facts([line for line in outcome.out.splitlines() if line.startswith("#")])
+    assert "retrieval on" in said["switches"] and "refused" not in said
     assert not (tmp_path / "run").exists()
 
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -12,59 +11,22 @@ import pytest
 
 import signatures
 from rri.client import SERVICE_FILE, ServiceClient, write_address
-from rri.config import RunConfig
 from rri.errors import ConfigError, ServiceRefused, ServiceUnavailable
 from rri.rundir import RunDir
 from rri.service.grading import RolloutGrader
 from rri.service.host import hosted
-from rri.service.material import gather
 from rri.service.run import OpenRun
 from rri.store import Place, read_calls
-from rri.testing import ChatRequest, Fault, ScriptedServer, hang, role_models, status
+from rri.testing import hang, role_models, status
 from rri.testing.roles import HONEST_MARK
 from rri.wire import GradeRequest, GradeResponse, Row, ServedTask, ServiceAddress
-from tests.passages import write_passages
-from tests.rigs import scripted_config
-
-
-@dataclass
-class Rig:
-    """A hosted run with its client and its model server. `faults` maps a model to what it does instead."""
-
-    run: OpenRun
-    client: ServiceClient
-    models: ScriptedServer
-    faults: dict[str, Fault]
-
-    def grade(self, *rows: Row, cycle: int = 0) -> GradeResponse:
-        return asyncio.run(self.client.grade(cycle, rows, timeout_s=30))
-
-
-def open_run(folder: Path, config: RunConfig, model: Path) -> tuple[RunDir, OpenRun]:
-    material = gather(config, model)
-    run_dir = RunDir.create_or_resume(folder, config, facts=material.facts())
-    return run_dir, OpenRun.open(run_dir, config, material)
+from tests.hosting import Rig, hosted_rig
 
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Iterator[Rig]:
-    folder = tmp_path_factory.mktemp("service")
-    faults: dict[str, Fault] = {}
-
-    def fault(request: ChatRequest) -> Fault | None:
-        return faults.get(request.model)
-
-    with ScriptedServer(role_models(), fault=fault) as models:
-        corpus = str(write_passages(folder / "passages.jsonl"))
-        config = scripted_config(models.url, corpus=corpus, grading={"unscored_in_a_row": 1000})
-        run_dir, run = open_run(folder / "run", config, tiny_model)
-        try:
-            with hosted(run) as address:
-                client = ServiceClient(address.url, address.token, patience_s=60)
-                yield Rig(run, client, models, faults)
-        finally:
-            run.close()
-            run_dir.close()
+    with hosted_rig(tmp_path_factory.mktemp("service"), tiny_model, grading={"unscored_in_a_row": 1000}) as rig:
+        yield rig
 
 
 @pytest.fixture(autouse=True)
@@ -110,9 +72,12 @@ def test_a_position_is_the_same_for_every_asker(rig: Rig) -> None:
     assert first == again
 
 
-def test_positions_past_the_end_are_refused(rig: Rig) -> None:
+def test_positions_outside_the_run_are_refused(rig: Rig) -> None:
     with pytest.raises(ServiceRefused, match="past the run's last one, 3"):
         rig.client.served(4)
+    with pytest.raises(ServiceRefused, match="-1 is below 0"):
+        rig.client.served(-1)
+    assert rig.client.health().status == "ok", "a wrong request is no failure of the run"
 
 
 def test_grades_come_in_the_order_of_the_rows_and_are_kept(rig: Rig) -> None:
@@ -172,6 +137,24 @@ def test_resuming_supersedes_later_rows_and_keeps_them(rig: Rig) -> None:
     rig.client.resume(1)
     assert rig.run.store.find_grade(Place("train", 1, 2, 0), "late") is None
     assert rig.run.store.score_summary()["rollouts"] == before - 1
+
+
+def test_scores_that_training_goes_back_on_leave_the_difficulty_band_at_once(rig: Rig) -> None:
+    """Else a task could be evicted by rollouts that no longer count."""
+    task_id, version = served_task(rig, 1)
+    rig.client.resume(0)
+    evicted = rig.run.pool.evicted
+
+    def score(times: int) -> None:
+        for _ in range(times):
+            rig.run.gateway.loop.run(rig.run.pool.scored(task_id, version, 1.0))
+
+    score(3)
+    rig.client.resume(0)
+    score(3)
+    assert rig.run.pool.evicted == evicted
+    score(1)
+    assert rig.run.pool.evicted == evicted + 1
 
 
 def test_stats_count_admission_grading_and_calls(rig: Rig) -> None:
@@ -334,39 +317,20 @@ def test_an_explicit_run_beats_the_environment(rig: Rig, monkeypatch: pytest.Mon
 
 def test_a_store_that_breaks_fails_the_run_at_once(tmp_path: Path, tiny_model: Path) -> None:
     """Not an hour of retries: the trainer is told that waiting will not help."""
-    with ScriptedServer(role_models()) as models:
-        config = scripted_config(models.url, corpus=str(write_passages(tmp_path / "passages.jsonl")))
-        run_dir, run = open_run(tmp_path / "run", config, tiny_model)
-        try:
-            with hosted(run) as address:
-                client = ServiceClient(address.url, address.token, patience_s=30)
-                client.served(0)
-                run.store.close()
-                with pytest.raises(ServiceRefused, match="409"):
-                    client.resume(0)
-                assert client.health().status == "failed"
-        finally:
-            run.close()
-            run_dir.close()
+    with hosted_rig(tmp_path, tiny_model) as rig:
+        rig.client.served(0)
+        rig.run.store.close()
+        with pytest.raises(ServiceRefused, match="409"):
+            rig.client.resume(0)
+        assert rig.client.health().status == "failed"
 
 
 def test_a_dead_judge_fails_the_run_before_the_request_ends(tmp_path: Path, tiny_model: Path) -> None:
-    faults: dict[str, Fault] = {}
-    with ScriptedServer(role_models(), fault=lambda r: faults.get(r.model)) as models:
-        corpus = str(write_passages(tmp_path / "passages.jsonl"))
-        config = scripted_config(models.url, corpus=corpus, grading={"unscored_in_a_row": 2})
-        run_dir, run = open_run(tmp_path / "run", config, tiny_model)
-        try:
-            with hosted(run) as address:
-                client = ServiceClient(address.url, address.token, patience_s=30)
-                client.served(0)
-                faults["judge"] = status(400)
-                rows = [Row(position=0, row=i, answer=f"answer {i}") for i in range(4)]
-                with pytest.raises(ServiceRefused, match="failed on 2 answers in a row"):
-                    asyncio.run(client.grade(0, rows, timeout_s=30))
-                assert client.health().status == "failed"
-                with pytest.raises(ServiceRefused, match="the run is failed"):
-                    client.served(0)
-        finally:
-            run.close()
-            run_dir.close()
+    with hosted_rig(tmp_path, tiny_model, grading={"unscored_in_a_row": 2}) as rig:
+        rig.client.served(0)
+        rig.faults["judge"] = status(400)
+        with pytest.raises(ServiceRefused, match="failed on 2 answers in a row"):
+            rig.grade(*(Row(position=0, row=i, answer=f"answer {i}") for i in range(4)))
+        assert rig.client.health().status == "failed"
+        with pytest.raises(ServiceRefused, match="the run is failed"):
+            rig.client.served(0)

@@ -1,0 +1,304 @@
+"""What is missing for the chosen way of training, said before it starts instead of an hour in."""
+
+import importlib.metadata
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import httpx
+import torch
+from packaging.version import Version
+from transformers import AutoConfig, AutoTokenizer
+
+from rri.errors import ConfigError, ServiceUnavailable
+from rri.wire import RunInfo
+from training.reasoning import Reasoning, reasoning_of
+from training.tools import why_no_tools
+
+__all__ = [
+    "Machine",
+    "ModelFacts",
+    "await_vllm_server",
+    "check_start",
+    "findings",
+    "inspect_start",
+    "load_text_side",
+    "model_facts",
+    "this_machine",
+]
+
+VLLM_FROM, VLLM_TO = "0.22.0", "0.31.0"
+"""Versions of vLLM that TRL 1.16 works with. It only warns about others."""
+
+TRACKERS = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb", "mlflow": "mlflow"}
+"""What report_to may name -> the package that it needs. Trainer knows more, and refuses by itself what it does not."""
+
+Sharding = Literal["none", "zero", "fsdp"]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this rank runs on.
+
+    Args:
+        gpus: GPUs of this node; `bf16`: whether they compute in bfloat16.
+        ranks, local_ranks: processes of the whole start, and of this node.
+        mixed_precision: of the launch file.
+        sharding: of the launch file; `zero_stage` 0 where it is not ZeRO.
+        whole_weights: whether a checkpoint holds whole weights, from which the result is taken.
+        offload: whether the optimizer's states rest in main memory; `compiler`: whether g++ and ninja are there.
+        versions: package -> version of what is installed.
+    """
+
+    gpus: int
+    bf16: bool
+    ranks: int
+    local_ranks: int
+    mixed_precision: str
+    sharding: Sharding
+    zero_stage: int
+    whole_weights: bool
+    offload: bool
+    compiler: bool
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What the base model's tokenizer and config say. `unrendered` is why its chat template refused a probe, `no_tools`
+    why the model's tool calls cannot be used.
+    """
+
+    has_template: bool
+    unrendered: str
+    has_end: bool
+    context: int | None
+    no_tools: str = ""
+
+
+def inspect_start(args: Any, info: RunInfo) -> Reasoning:
+    """Look at machine, packages and base model; how that model marks its reasoning.
+
+    Args:
+        args: the GRPOConfig.
+        info: the run.
+
+    Raises:
+        ConfigError: everything that is missing.
+        ServiceUnavailable: the vLLM server does not answer.
+    """
+    tokenizer, config = load_text_side(info.base_model, trust_remote_code=args.trust_remote_code)
+    check_start(args, info, this_machine(args), model_facts(tokenizer, config))
+    if args.use_vllm and args.vllm_mode == "server" and args.distributed_state.is_main_process:
+        await_vllm_server(args)
+    return reasoning_of(tokenizer, info.reasoning, args.chat_template_kwargs)
+
+
+def check_start(args: Any, info: RunInfo, machine: Machine, model: ModelFacts) -> None:
+    """Refuse a start that cannot succeed.
+
+    Raises:
+        ConfigError: everything that is missing, in one message.
+    """
+    if found := list(findings(args, info, machine, model)):
+        raise ConfigError("; ".join(found))
+
+
+def findings(args: Any, info: RunInfo, machine: Machine, model: ModelFacts) -> Iterator[str]:
+    """What is missing, each with what to do about it.
+
+    Args:
+        args: the GRPOConfig, or any object with its fields.
+        info: the run.
+        machine: this rank's node.
+        model: the base model.
+    """
+    yield from _of_hardware(args, machine)
+    yield from _of_packages(args, info, machine)
+    yield from _of_model(args, info, model)
+    yield from _of_generation(args, info, machine)
+    yield from _of_tools(args, info, model)
+    if not machine.whole_weights:
+        yield (
+            "a checkpoint would hold no whole weights; set zero3_save_16bit_model: true (ZeRO-3) or "
+            "fsdp_state_dict_type: FULL_STATE_DICT in the launch file"
+        )
+    if info.lora is not None and "lm_head" in info.lora.targets:
+        yield "solver.lora.targets names lm_head, whose adapter TRL would never train; leave it out"
+
+
+def _of_hardware(args: Any, machine: Machine) -> Iterator[str]:
+    if machine.gpus == 0 and machine.mixed_precision not in ("", "no"):
+        yield (
+            f"the launch file asks for {machine.mixed_precision}, and there is no GPU; take training/cpu.yaml or "
+            "training/zero3_cpu.yaml"
+        )
+    if machine.gpus and machine.local_ranks > machine.gpus:
+        yield (
+            f"{machine.local_ranks} ranks share {machine.gpus} GPUs on this node; launch with --num_processes "
+            f"{machine.gpus} a node"
+        )
+    if machine.gpus and args.bf16 and not machine.bf16:
+        yield "the GPU does not compute in bfloat16; launch with --mixed_precision fp16 --bf16 False --fp16 True"
+    if machine.offload and not machine.compiler:
+        yield (
+            "the launch file offloads the optimizer, for which DeepSpeed compiles its CPU Adam, and g++ or ninja is "
+            "missing; install both, or take training/zero3.yaml"
+        )
+
+
+def _of_packages(args: Any, info: RunInfo, machine: Machine) -> Iterator[str]:
+    for tracker in args.report_to or ():
+        package = TRACKERS.get(tracker)
+        if package is not None and package not in machine.versions:
+            yield f"report_to names {tracker}, which is not installed; pip install {package}, or name another tracker"
+    if info.lora is not None and "peft" not in machine.versions:
+        yield "solver.lora needs peft, which is not installed; pip install 'rri[train]'"
+    if not args.use_vllm:
+        return
+    version = machine.versions.get("vllm")
+    if version is None:
+        yield f"generation {info.generation} needs vllm, which is not installed; pip install 'rri[vllm]'"
+    elif not Version(VLLM_FROM) <= Version(Version(version).base_version) <= Version(VLLM_TO):
+        yield f"vllm {version} is installed, and TRL works with {VLLM_FROM} to {VLLM_TO}; pip install vllm=={VLLM_TO}"
+    if args.vllm_mode == "server" and "requests" not in machine.versions:
+        yield "generation vllm-server needs requests, which is not installed; pip install requests"
+
+
+def _of_model(args: Any, info: RunInfo, model: ModelFacts) -> Iterator[str]:
+    if not model.has_template:
+        yield f"{info.base_model} has no chat template; take an instruction-tuned model"
+    elif model.unrendered:
+        yield (
+            f"the chat template of {info.base_model} refuses a system message ({model.unrendered}); take a model whose "
+            "template has that role, for the solver's standing instructions"
+        )
+    if not model.has_end:
+        yield f"{info.base_model} has no end token, so no answer would count as finished; set one in its tokenizer"
+    prompt, answer = info.max_prompt_tokens or 0, args.max_completion_length
+    if model.context is not None and prompt + answer > model.context:
+        yield (
+            f"prompts of {prompt} and answers of {answer} tokens do not fit into the {model.context} tokens of "
+            f"{info.base_model}; lower solver.max_prompt_tokens or solver.max_completion_tokens"
+        )
+
+
+def _of_tools(args: Any, info: RunInfo, model: ModelFacts) -> Iterator[str]:
+    if not info.retrieval:
+        return
+    if args.use_vllm:
+        yield (
+            f"tools with generation {info.generation} were never run on a GPU; set solver.generation to transformers, "
+            "or solver.retrieval to false"
+        )
+    if model.no_tools and model.has_template:
+        yield (
+            f"{info.base_model} cannot use tools, because {model.no_tools}; take a model with the template of a Qwen3, "
+            "or set solver.retrieval to false"
+        )
+
+
+def _of_generation(args: Any, info: RunInfo, machine: Machine) -> Iterator[str]:
+    if not args.use_vllm:
+        return
+    if machine.gpus == 0:
+        yield f"generation {info.generation} needs a GPU, and there is none; set solver.generation to transformers"
+    if args.vllm_mode != "colocate":
+        return
+    if machine.ranks % args.vllm_tensor_parallel_size:
+        yield (
+            f"vllm_tensor_parallel_size {args.vllm_tensor_parallel_size} does not divide the {machine.ranks} ranks; "
+            "set it to a divisor of them"
+        )
+    needed, limit = (info.max_prompt_tokens or 0) + args.max_completion_length, args.vllm_max_model_length
+    if limit is not None and limit < needed:
+        yield f"vllm_max_model_length is {limit}, and prompt and answer take up to {needed} tokens; set it to {needed}"
+
+
+def this_machine(args: Any) -> Machine:
+    """What this process finds; `args` is the GRPOConfig, whose plugin knows the ZeRO settings."""
+    environ, plugin = os.environ, args.deepspeed_plugin
+    fsdp = environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+    stage, whole = 0, True
+    if plugin is not None:
+        stage = plugin.zero_stage
+        gather = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
+        whole = stage < 3 or bool(plugin.get_value(gather))
+    elif fsdp:
+        whole = environ.get("FSDP_STATE_DICT_TYPE", "") == "FULL_STATE_DICT"
+    gpus = torch.cuda.device_count()
+    return Machine(
+        gpus=gpus,
+        bf16=gpus > 0 and torch.cuda.is_bf16_supported(),
+        ranks=int(environ.get("WORLD_SIZE", "1")),
+        local_ranks=int(environ.get("LOCAL_WORLD_SIZE", "1")),
+        mixed_precision=environ.get("ACCELERATE_MIXED_PRECISION", "no"),
+        sharding="zero" if plugin is not None else "fsdp" if fsdp else "none",
+        zero_stage=stage,
+        whole_weights=whole,
+        offload=plugin is not None and plugin.offload_optimizer_device not in (None, "none"),
+        compiler=all(map(shutil.which, ("g++", "ninja"))),
+        versions={d.name.lower(): d.version for d in importlib.metadata.distributions() if d.name},
+    )
+
+
+def load_text_side(base_model: str, *, trust_remote_code: bool = False) -> tuple[Any, Any]:
+    """Tokenizer and config of the base model.
+
+    Raises:
+        ConfigError: they are not there.
+    """
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(base_model, trust_remote_code=trust_remote_code)
+        return tokenizer, AutoConfig.from_pretrained(base_model, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot read tokenizer and config of {base_model}: {error}",
+            "Pass --base_model FOLDER where the model lies elsewhere on this machine",
+        ) from error
+
+
+def model_facts(tokenizer: Any, config: Any) -> ModelFacts:
+    """What preflight must know of the base model."""
+    probe = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    unrendered = ""
+    if tokenizer.chat_template:
+        try:
+            tokenizer.apply_chat_template(probe, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # noqa: BLE001  (a template is a program of the model's author)
+            unrendered = str(error) or type(error).__name__
+    return ModelFacts(
+        has_template=bool(tokenizer.chat_template),
+        unrendered=unrendered,
+        has_end=tokenizer.eos_token_id is not None,
+        context=getattr(config.get_text_config(), "max_position_embeddings", None),
+        no_tools=why_no_tools(tokenizer),
+    )
+
+
+def await_vllm_server(args: Any) -> None:
+    """Wait for the vLLM server for at most `vllm_server_timeout` seconds.
+
+    Raises:
+        ServiceUnavailable: it does not answer; says how to start it.
+    """
+    url = args.vllm_server_base_url or f"http://{args.vllm_server_host}:{args.vllm_server_port}"
+    deadline = time.monotonic() + args.vllm_server_timeout
+    while True:
+        try:
+            if httpx.get(f"{url}/health", timeout=5.0, trust_env=False).is_success:
+                return
+            why = "it is not ready"
+        except httpx.TransportError as error:
+            why = str(error) or type(error).__name__
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise ServiceUnavailable(
+                f"no vLLM server at {url} within {args.vllm_server_timeout:g} s ({why})",
+                "Start it with: VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --weight-transfer-config "
+                """'{"backend":"nccl"}' --logprobs-mode processed_logprobs --max-logprobs -1""",
+            )
+        time.sleep(min(0.5, left))
