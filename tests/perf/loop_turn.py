@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from rri.aio import collect
 from rri.config import RunConfig
+from rri.heap import settle_heap
 from rri.rundir import RunDir
 from rri.service.material import gather
 from rri.service.run import OpenRun
@@ -31,7 +32,7 @@ from tests.rigs import scripted_config
 
 __all__ = ["STAGES", "Turn"]
 
-STAGES = ("opening", "admission", "grading", "ranking", "patching", "evolution")
+STAGES = ("admission", "grading", "ranking", "patching", "evolution")
 ROLLOUTS, ROLLOUT_CHARS, GROUPS_AT_ONCE = 8, 1600, 16
 POLL_S = 0.5
 """How often `rri run` asks for the figures of its progress line."""
@@ -46,9 +47,8 @@ class Turn:
         url: the model server's.
         base_model: folder with the solver's tokenizer.
         tasks: tasks to admit.
-        groups: positions of a cycle.
+        groups: positions of the cycle that follows.
         cases: exploit cases of a cycle that go to repair.
-        cycles: cycles to serve, grade and report.
     """
 
     folder: str
@@ -57,7 +57,6 @@ class Turn:
     tasks: int
     groups: int
     cases: int
-    cycles: int = 1
 
     def config(self, admitted: int) -> RunConfig:
         """The method's numbers, with every task of one shape, so that two sizes are compared on equal work."""
@@ -75,8 +74,7 @@ class Turn:
             pool={"ahead": 10**6},
             cache={"enabled": True, "folder": f"{self.folder}/votes"},
             exploits={"cases_per_round": self.cases},
-            evolution={"every_cycles": self.cycles},
-            loop={"max_backlog": self.cycles},
+            evolution={"every_cycles": 1},
             solver={
                 "cycles": 10**6,
                 "tasks_per_cycle": self.groups,
@@ -101,14 +99,14 @@ class Part:
 class Meter:
     """Adds what is spent to the stage that is under way; stages come one after another."""
 
-    run: OpenRun | None = None
+    run: OpenRun
     parts: dict[str, Part] = field(default_factory=lambda: {name: Part() for name in STAGES})
     stage: str = ""
     _since: tuple[float, float, int] = (0.0, 0.0, 0)
 
     def enter(self, stage: str) -> None:
         """The stage before is over."""
-        now = (time.process_time(), time.monotonic(), self.run.gateway.ledger.total().calls if self.run else 0)
+        now = (time.process_time(), time.monotonic(), self.run.gateway.ledger.total().calls)
         if self.stage:
             part = self.parts[self.stage]
             part.cpu_s += now[0] - self._since[0]
@@ -134,9 +132,7 @@ class Service:
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
-        self.meter = Meter()
         self.stats_ms: list[float] = []
-        self.opening: dict[str, float] = {}
 
     def __enter__(self) -> Self:
         turn, folder = self.turn, Path(self.turn.folder)
@@ -144,17 +140,20 @@ class Service:
         config = turn.config(admitted_in(folder))
         material = gather(config, turn.base_model)
         self.folder = RunDir.create_or_resume(folder, config, facts=material.facts())
-        self.meter.enter("opening")
-        started = time.monotonic()
+        cpu, started = time.process_time(), time.monotonic()
         self.run = OpenRun.open(self.folder, config, material)
+        self.ask()
+        settle_heap()
+        self.meter = Meter(self.run)
         self.run.gateway.loop.run(self.run.start())
         # Runs after the first step of the background work, which looks for drafts of an earlier start.
         self.run.gateway.loop.run(nothing())
         whole = time.monotonic() - started
-        stages = {name: data["seconds"] for _, name, data in self.run.store.events("stage", 2)}
-        self.opening = {"whole_s": whole, "store_s": whole - stages["models"] - stages["index"]}
-        self.ask()
-        self.meter.run = self.run
+        self.meter.enter("admission")
+        # Models and index are opened alike whatever the store holds.
+        seconds = {name: data["seconds"] for _, name, data in self.run.store.events("stage", 2)}
+        store = whole - seconds["models"] - seconds["index"]
+        self.opening = {"whole_s": whole, "store_s": store, "cpu_s": time.process_time() - cpu}
         loop = self.run.loop
         self.meter.enter_with(loop.finder, "find", "ranking")
         self.meter.enter_with(loop.patcher, "patch", "patching")
@@ -182,7 +181,6 @@ class Service:
         future.result()
 
     def admit(self) -> None:
-        self.meter.enter("admission")
         self.wait(self.run.finished_admitting())
         self.meter.parts["admission"].units = self.turn.tasks
 
@@ -192,7 +190,7 @@ class Service:
         texts = {position: rollouts(position) for position in range(first, first + self.turn.groups)}
         self.meter.enter("grading")
         self.wait(collect([partial(self.group, cycle, p, rows) for p, rows in texts.items()], GROUPS_AT_ONCE))
-        self.meter.parts["grading"].units += self.turn.groups
+        self.meter.parts["grading"].units = self.turn.groups
         self.wait(self.run.report(ReportRequest(cycle=cycle, step=cycle + 1, metrics={"reward": 0.5})))
         self.wait(self.run.finished_looping())
 
@@ -246,9 +244,7 @@ def main() -> None:
     turn = parser.parse_args().turn
     with Service(turn) as service:
         service.admit()
-        first = math.ceil(service.run.pool.positions / turn.groups)
-        for cycle in range(first, first + turn.cycles):
-            service.train(cycle)
+        service.train(math.ceil(service.run.pool.positions / turn.groups))
         service.meter.enter("")
         print(json.dumps(service.report()))
 

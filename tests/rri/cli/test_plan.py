@@ -48,7 +48,7 @@ def test_the_plan_names_arm_domain_switches_intervals_and_budget() -> None:
         "consult 0.45, writing 0.27, research 0.28; red-team 0.33; English 0.9, Spanish"
     )
     assert found["switches"] == "admission on, exploits on, patches on, evolution on, memo on, retrieval off"
-    assert "cycles 100, tasks a cycle 64, answers a task 8, updates a cycle 4; tasks to admit 512" in found["solver"]
+    assert "cycles 100, tasks a cycle 64, answers a task 8, updates a cycle 4; tasks to admit 6400" in found["solver"]
     assert found["intervals"] == "evolution and memo every 5 cycles, checkpoint every cycle"
     assert found["budget"] == "calls 30, money 20"
     assert plan("default")["budget"] == "no limit"
