@@ -11,7 +11,7 @@ run: $(STAMP)
 	$(BIN)/rri run $(RUN) --config smoke
 
 test: $(STAMP)
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 bench-schema: $(STAMP)
 	$(BIN)/python -m tests.perf.schema

@@ -61,6 +61,7 @@ class Pool:
         self._log = store.served()
         # task id -> version that is served now, in order of admission.
         self._current: dict[str, int] = {}
+        self._patched: set[Entry] = set()
         self._order: list[str] = []
         self._drawable = 0
         self._evicted = set(store.evicted())
@@ -108,6 +109,10 @@ class Pool:
         """The version of a task that is served now."""
         return self._current.get(task_id)
 
+    def patched(self, task_id: str, version: int) -> bool:
+        """Whether this version came from a patch, not from admission."""
+        return (task_id, version) in self._patched
+
     def refresh(self) -> None:
         """Take in what was admitted and patched since the last look, and wake whoever waits."""
         for number, task_id, version in self._store.pool_entries(self._seen):
@@ -118,6 +123,7 @@ class Pool:
         for patch in self._store.patches(self._seen_patches, patched=True):
             self._seen_patches = patch.seq
             self._bring_in(patch.task_id, patch.version)
+            self._patched.add((patch.task_id, patch.version))
             # Of several patches between two turns only the last is served.
             self._replay[patch.task_id] = patch.version
             self._replay.move_to_end(patch.task_id)

@@ -59,7 +59,7 @@ def scripted_config(url: str, **sections: Any) -> RunConfig:
             "tasks_per_cycle": 2,
             "tasks_per_update": 2,
             "rollouts_per_task": 4,
-            "max_prompt_tokens": 512,
+            "max_prompt_tokens": 496,
             "max_completion_tokens": 16,
             "judge_truncated": True,
         },

@@ -216,13 +216,19 @@ def test_12_after_failures_in_a_row_the_command_ends_with_the_reason(
     forge: Forge, tmp_path: Path, tiny_model: Path
 ) -> None:
     """Twice the referee fails on everything and the run goes on, loudly; the third time in a row ends it."""
-    world, assassin = LoopWorld(SEED, faulty=False, uniform=4), Assassin()
+    world, assassin = LoopWorld(SEED, faulty=False), Assassin()
     run, log = tmp_path / "run", tmp_path / "log"
+    sections: dict[str, Any] = {
+        "generation": {"tasks": 10, "negative_share": 0.0},
+        "admission": {"rounds": 0},
+        "memo": {"enabled": False},
+        "loop": {"failures_in_a_row": 3},
+    }
     with ScriptedServer(role_models(**world.models())) as server:
         server.fault = lambda r: status(400) if r.model == "referee" and r.schema_name != "Ready" else None
-        config = config_of(server.url, tmp_path, tiny_model, loop={"failures_in_a_row": 3}, memo={"enabled": False})
+        config = config_of(server.url, tmp_path, tiny_model, **sections)
         pid = forge.start(log, "serve", str(run), "--config", write_config(tmp_path / "config.yaml", config), "--quiet")
-        trainer = FakeTrainer(connected(run, assassin), world.answer)
+        trainer = FakeTrainer(connected(run, assassin), world.exploit)
         per_cycle = config.solver.tasks_per_cycle
         for failures in (1, 2):
             trainer.train(failures)

@@ -84,7 +84,9 @@ def _task_row(admission: Admission, version: int | None, store: Store) -> dict[s
 
 def _result(folder: RunDir) -> str | None:
     final = folder.checkpoints / "final"
-    return str(final) if (final / "config.json").is_file() else None
+    # Adapters alone have no config.json of a model.
+    done = any((final / name).is_file() for name in ("config.json", "adapter_config.json"))
+    return str(final) if done else None
 
 
 def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:

@@ -92,7 +92,8 @@ class RolloutGrader:
         """
         started = time.monotonic()
         tasks = {row.position: self._task(request.split, row) for row in request.rows}
-        judged = [row.finished or self.judge_truncated for row in request.rows]
+        # Nothing is left of an answer that was cut within its reasoning, so there is nothing to judge.
+        judged = [row.finished or (self.judge_truncated and bool(row.answer.strip())) for row in request.rows]
         jobs = [
             self._once(_place(request, row), row, tasks[row.position]) if judge else None
             for row, judge in zip(request.rows, judged, strict=True)
@@ -109,7 +110,7 @@ class RolloutGrader:
             grades.append(grade)
         scored = iter(grades)
         rows = [
-            _graded(row, tasks[row.position], next(scored) if job else await self._floored(request, row, tasks))
+            self._graded(row, tasks[row.position], next(scored) if job else await self._floored(request, row, tasks))
             for row, job in zip(request.rows, jobs, strict=True)
         ]
         return GradeResponse(rows=tuple(rows), seconds=time.monotonic() - started)
@@ -218,6 +219,22 @@ class RolloutGrader:
         await self._observe(place, task, grade)
         return grade
 
+    def _graded(self, row: Row, task: Task, grade: Grade) -> GradedRow:
+        outcomes: Sequence[str] = [v.outcome for v in grade.verdicts]
+        return GradedRow(
+            position=row.position,
+            row=row.row,
+            task_id=task.task_id,
+            version=task.version,
+            score=grade.score,
+            raw=grade.raw,
+            unscored=grade.unscored,
+            met=outcomes.count("met"),
+            unmet=outcomes.count("unmet"),
+            unknown=outcomes.count("unknown"),
+            patched=self.pool.patched(task.task_id, task.version),
+        )
+
 
 def _place(request: GradeRequest, row: Row) -> Place:
     return Place(request.split, request.cycle, row.position, row.row)
@@ -235,19 +252,3 @@ async def _outcome(job: "asyncio.Task[Grade]") -> Grade:
         if job.cancelled():
             raise ServiceUnavailable("the answer was dropped: training resumed, or the run ended") from None
         raise
-
-
-def _graded(row: Row, task: Task, grade: Grade) -> GradedRow:
-    outcomes: Sequence[str] = [v.outcome for v in grade.verdicts]
-    return GradedRow(
-        position=row.position,
-        row=row.row,
-        task_id=task.task_id,
-        version=task.version,
-        score=grade.score,
-        raw=grade.raw,
-        unscored=grade.unscored,
-        met=outcomes.count("met"),
-        unmet=outcomes.count("unmet"),
-        unknown=outcomes.count("unknown"),
-    )

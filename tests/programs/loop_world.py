@@ -172,6 +172,12 @@ class LoopWorld:
         )
         return Row(position=task.position, row=row, answer=text, finished=draw.random() > 0.04)
 
+    @staticmethod
+    def exploit(task: ServedTask, row: int, starts: int) -> Row:
+        """What a policy writes whose groups the referee has to rank, as long as rubrics are as they were born."""
+        text = f"{'Sure' if row else 'Copy'} {task.position}.{row}.{starts} ".ljust(90, "-")
+        return Row(position=task.position, row=row, answer=text)
+
     def generate(self, request: ChatRequest) -> str:
         draw = self.turn("generator")
         system = request.messages[0]["content"]

@@ -58,16 +58,18 @@ def test_11_a_trainer_waits_with_a_message_while_the_pool_is_thin(tmp_path: Path
 
 def test_11_new_positions_wait_while_the_loop_is_behind_and_old_ones_do_not(tmp_path: Path, tiny_model: Path) -> None:
     """At the limit of one cycle the next is served, beyond it the trainer waits."""
-    world = LoopWorld(3, faulty=False, uniform=4)
+    world = LoopWorld(3, faulty=False)
     sections: dict[str, Any] = {
         "endpoints": {"main": {"timeout_s": 0.5, "retries": 1000}},
+        "generation": {"negative_share": 0.0},
+        "admission": {"rounds": 0},
         "evolution": {"enabled": False},
         "memo": {"enabled": False},
         "solver": {"cycles": 3, "rollouts_per_task": 5},
     }
     with hosted_rig(tmp_path, tiny_model, world.models(), **sections) as rig:
         rig.faults["referee"] = hang()
-        trainer = FakeTrainer(rig.client, world.answer)
+        trainer = FakeTrainer(rig.client, world.exploit)
         trainer.train(1)
         assert rig.run.loop.backlog == rig.run.config.loop.max_backlog == 1
         trainer.train(2)

@@ -6,6 +6,8 @@ from pydantic import ValidationError
 from eval.world.constants import STRESSES, WorldConstants, markdown_table, stressed
 from rri.errors import InputError
 
+COUNTS = ("asked", "answer_tokens")
+
 
 def test_every_constant_has_a_meaning_and_a_source_in_the_table() -> None:
     table = markdown_table()
@@ -30,12 +32,19 @@ def test_the_generator_delivers_what_the_shape_controls_need() -> None:
     assert min(WorldConstants().positive_delivery, WorldConstants().negative_delivery) >= 0.75
 
 
-@pytest.mark.parametrize("name", [n for n in WorldConstants.model_fields if n != "asked"])
+@pytest.mark.parametrize("name", [n for n in WorldConstants.model_fields if n not in COUNTS])
 @pytest.mark.parametrize("value", [-0.01, 1.01, float("nan")])
 def test_a_share_lies_between_0_and_1(name: str, value: float) -> None:
     with pytest.raises(ValidationError):
         WorldConstants(**{name: value})  # type: ignore[arg-type]
     assert WorldConstants(**{name: 1.0}) != WorldConstants(**{name: 0.0})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_a_count_is_at_least_one(name: str) -> None:
+    assert getattr(WorldConstants.model_validate({name: 1}), name) == 1
+    with pytest.raises(ValidationError):
+        WorldConstants.model_validate({name: 0})
 
 
 def test_an_unknown_constant_is_refused() -> None:
@@ -45,10 +54,10 @@ def test_an_unknown_constant_is_refused() -> None:
 
 def test_values_rise_with_guidance_and_memo_and_most_with_both() -> None:
     rate = WorldConstants().value_rate
-    assert rate(0, 0) == pytest.approx(0.10)
+    assert rate(0, 0) == pytest.approx(WorldConstants().value_share)
     assert rate(0, 0) < rate(0.5, 0) < rate(1, 0) < rate(1, 1) < 1
     assert rate(0, 0) < rate(0, 0.5) < rate(0, 1) < rate(1, 1)
-    assert rate(1, 0) == pytest.approx(1 - 0.9 * 0.75)
+    assert rate(1, 0) == pytest.approx(1 - 0.95 * 0.75)
     assert rate(0, 0, base=0.15) == pytest.approx(0.15)
 
 

@@ -199,6 +199,7 @@ def test_a_patched_task_is_served_next_with_its_new_criteria(bench: LoopBench) -
         (task.task_id, 2, "replay"),
         ("000002-abc", 1, "fresh"),
     ]
+    assert [bench.pool.patched(task.task_id, version) for version in (1, 2)] == [False, True]
     patched = bench.store.task(task.task_id, 2)
     assert patched is not None and len(patched.rubric.criteria) == 2 + row.accepted
 

@@ -199,14 +199,14 @@ def test_texts_put_into_force_hold_for_the_next_task_and_not_for_one_that_is_bei
 
 def test_a_task_longer_than_the_solvers_prompt_is_refused_unattacked_and_replaced(tmp_path: Path) -> None:
     def tokens(messages: list[Message]) -> int:
-        return 513 if "Request 0-0" in messages[-1].content else 512
+        return 497 if "Request 0-0" in messages[-1].content else 496
 
     with producing(tmp_path, tokens=tokens, generation={"tasks": 2, "concurrency": 1}) as shop:
         shop.run()
         outcomes = shop.store.admission_counts()
         assert outcomes == {"refused": 1, "repaired": 2}
         (refused,) = [a for a in shop.store.admissions() if a.outcome == "refused"]
-        assert refused.why == "its prompt has 513 tokens, the solver takes 512"
+        assert refused.why == "its prompt has 497 tokens, the solver takes 496"
         assert refused.probe is None
         assert shop.pool.size == 2
         assert shop.producer.failures == 1
@@ -223,7 +223,7 @@ def test_a_rewrite_that_outgrows_the_prompt_gives_way_to_the_task_as_it_was_writ
         assert admission.outcome == "kept"
         assert admission.task == admission.original
         assert admission.delta_after == admission.delta_before
-        assert "the adopted rewrite cannot be used: its prompt has 600 tokens, the solver takes 512" in admission.why
+        assert "the adopted rewrite cannot be used: its prompt has 600 tokens, the solver takes 496" in admission.why
         assert [v.version for v in shop.store.versions(admission.task.task_id)] == [1]
         assert shop.pool.version(admission.task.task_id) == 1
 

@@ -207,13 +207,27 @@ def test_a_truncated_answer_is_not_judged_and_gets_the_floor_of_its_group(rig: R
     assert not any("cut" in r.block("answer") for r in rig.models.of("judge"))
 
 
-def flooring(rig: Rig, rollouts_per_task: int, floor_wait_s: float = 30.0) -> RolloutGrader:
+@pytest.mark.parametrize("left", ["", " \n"])
+def test_nothing_is_judged_where_an_answer_was_cut_within_its_reasoning(rig: Rig, left: str) -> None:
+    """Also where answers cut at the limit are judged as they are."""
+    rig.client.served(3)
+    grading = flooring(rig, rollouts_per_task=2, judge_truncated=True)
+    rows = (Row(position=3, row=0, answer=left, finished=False), Row(position=3, row=1, answer="cut", finished=False))
+    empty, cut = rig.run.gateway.loop.run(grading.grade(GradeRequest(cycle=0, rows=rows))).rows
+    assert cut.met + cut.unmet > 0 and cut.score is not None
+    assert (empty.met + empty.unmet + empty.unknown, empty.raw, empty.score) == (0, None, min(0.0, cut.score))
+    assert (empty.patched, grading.truncated) == (False, 1)
+
+
+def flooring(
+    rig: Rig, rollouts_per_task: int, floor_wait_s: float = 30.0, *, judge_truncated: bool = False
+) -> RolloutGrader:
     return RolloutGrader(
         rig.run.grading.grader,
         rig.run.store,
         rig.run.pool,
         rig.run.config.grading,
-        judge_truncated=False,
+        judge_truncated=judge_truncated,
         rollouts_per_task=rollouts_per_task,
         floor_wait_s=floor_wait_s,
     )
