@@ -117,6 +117,7 @@ def test_a_rollout_sent_again_while_it_is_graded_is_judged_once(rig: Rig) -> Non
 
 
 def test_a_judge_that_fails_gives_null_not_zero(rig: Rig) -> None:
+    rig.client.served(0)
     rig.faults["judge"] = status(500)
     row = rig.grade(Row(position=0, row=3, answer="judge is down")).rows[0]
     assert row.score is None
