@@ -98,15 +98,17 @@ FEW = ("criteria are minted", "guidance is written")
 
 
 def moments(rng: random.Random) -> list[tuple[str, Moment, int]]:
-    """(name, moment, how many requests pass) of every kind of work, admission first, each kind in random order."""
+    """(name, moment, how many requests pass) of every kind of work, each kind in random order.
+
+    A memo is due for sure in the first round alone, and admission ends before the loop does, so they come first.
+    """
     early, late = list(ADMITTING), list(LOOPING)
     rng.shuffle(early)
     rng.shuffle(late)
-    # A memo is due for sure in the first round alone.
     memo: tuple[str, Moment, int] = ("a memo is written", lambda r: r.model == "memo_optimizer", 0)
     return [
-        *((name, ADMITTING[name], rng.randrange(4)) for name in early),
         memo,
+        *((name, ADMITTING[name], rng.randrange(2)) for name in early),
         *((name, LOOPING[name], rng.randrange(2 if name in FEW else 8)) for name in late),
     ]
 
@@ -118,7 +120,7 @@ def connected(run: Path, assassin: Assassin) -> ServiceClient:
 
 def config_of(url: str, folder: Path, model: Path, **sections: Any) -> RunConfig:
     base: dict[str, Any] = {
-        "generation": {"tasks": 10},
+        "generation": {"tasks": 14},
         "admission": {"rounds": 1},
         "pool": {"ahead": 4, "min_tasks": 3},
         "solver": {"base_model": str(model), "cycles": 12, "tasks_per_cycle": 2, "tasks_per_update": 2},

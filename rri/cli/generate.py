@@ -30,7 +30,7 @@ def generate_command(
         opened(folder, config, material, line.say) as run,
     ):
         loop = run.gateway.loop
-        loop.run(run.start())
+        loop.run(run.start(serving=False))
         pace = Pace(run.stats())
         future = loop.submit(run.finished_admitting())
         while not future.done():

@@ -98,6 +98,8 @@ class Producer:
         self.held_out = held_out
         self.admitted = pool.size
         self.under_way = 0
+        self.unbounded = False
+        self.closing = False
         self.failures = 0
         self.last_error = ""
         self.stages: dict[str, int] = {"writing": 0, "in repair": 0, "queued": 0}
@@ -130,8 +132,14 @@ class Producer:
 
     def _may_write(self) -> bool:
         """Whether one more task may be begun: the target is not reached, and the trainer is not too far behind."""
-        left = self.admitted + self.under_way < self.target
-        return left and self.pool.unserved + self.under_way < self.config.pool.ahead
+        if self.admitted + self.under_way >= self.target:
+            return False
+        return self.unbounded or self.pool.unserved + self.under_way < self.config.pool.ahead
+
+    def close(self) -> None:
+        """Nobody will take tasks any more: what may still be begun is, and then `run` ends, target or not."""
+        self.closing = True
+        self._moved.set()
 
     async def run(self) -> None:
         """Admit what an earlier start left as drafts, then write more until the target is reached.
@@ -154,7 +162,7 @@ class Producer:
         while True:
             if not self._may_write():
                 # Tasks under way may still be refused, so a worker stays until the target is really reached.
-                if self.finished:
+                if self.finished or (self.closing and not self.under_way):
                     return
                 self._moved.clear()
                 await self._moved.wait()

@@ -135,8 +135,13 @@ class OpenRun:
 
     # -- life ------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Begin admitting in the background and serving."""
+    async def start(self, *, serving: bool = True) -> None:
+        """Begin admitting in the background and serving.
+
+        Args:
+            serving: whether a trainer will take tasks; where none will, admission does not wait for one.
+        """
+        self.producer.unbounded = not (serving and self.config.solver.cycles)
         self._health = Health(status="ok")
         self._clock = asyncio.create_task(self._watch_time())
         self._looping = asyncio.create_task(self._loop())
@@ -191,11 +196,13 @@ class OpenRun:
             self.pool.nudge()
 
     async def finished_admitting(self) -> None:
-        """Wait until no more tasks will be admitted in this process.
+        """Wait until no more tasks will be admitted in this process: the target is reached, or as many tasks wait to
+        be served as may.
 
         Raises:
             BaseException: what ended admission early.
         """
+        self.producer.close()
         if self._producing is not None:
             await asyncio.wait([self._producing])
         if self.error is not None:

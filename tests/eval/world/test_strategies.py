@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from eval.world.constants import WorldConstants
 from eval.world.criteria import padding, topic, value
 from eval.world.facts import mention, quality, read_statements
 from eval.world.strategies import STRATEGIES, expected_score, mixed
@@ -59,6 +60,15 @@ def test_names_beat_a_rubric_of_topics_and_are_worth_nothing() -> None:
     true = {name: quality(WORLD, REQUEST, way(WORLD, REQUEST, rng)) for name, way in STRATEGIES.items()}
     assert scores["names all it can"] == 1 > scores["states what is asked"]
     assert true["names all it can"] == 0 and true["states what is asked"] == 1
+
+
+def test_every_way_has_room_for_its_end_and_naming_all_does_not_fit() -> None:
+    """The room is what makes breadth compete with depth."""
+    room = WorldConstants().answer_tokens
+    answers = {name: way(WORLD, REQUEST, random.Random(1)) for name, way in STRATEGIES.items()}
+    assert all(len(answer.split()) < room for answer in answers.values())
+    counts = {name: len(read_statements(answer)) for name, answer in answers.items()}
+    assert counts["names all it can"] == counts["states, names the rest"] == 7 < len(WORLD.relations)
 
 
 def test_a_mix_states_and_names_at_its_shares() -> None:

@@ -74,6 +74,28 @@ def test_it_stops_at_the_limit_ahead_and_goes_on_by_one_for_each_task_that_is_se
         assert seen == [(min(3, 7 - position), min(8, 4 + position)) for position in range(8)]
 
 
+def test_once_nobody_takes_tasks_any_more_it_ends_at_the_limit_ahead(tmp_path: Path) -> None:
+    pool = {"ahead": 3, "min_tasks": 1}
+    with producing(tmp_path, pool=pool, generation={"tasks": 8, "concurrency": 8}, **UNPROBED) as shop:
+
+        async def scene() -> None:
+            job = asyncio.create_task(shop.producer.run())
+            async with asyncio.timeout(GUARD_S):
+                await shop.pool.served(0, GUARD_S)
+                shop.producer.close()
+                await job
+
+        shop.gateway.loop.run(scene())
+        assert (shop.pool.unserved, shop.producer.admitted, shop.producer.finished) == (3, 4, False)
+
+
+def test_where_nobody_will_ever_take_a_task_there_is_no_limit_ahead(tmp_path: Path) -> None:
+    with producing(tmp_path, pool={"ahead": 2, "min_tasks": 1}, generation={"tasks": 8}, **UNPROBED) as shop:
+        shop.producer.unbounded = True
+        shop.run()
+        assert (shop.pool.unserved, shop.producer.finished) == (8, True)
+
+
 def test_at_most_48_repairs_run_at_once_and_none_is_skipped(tmp_path: Path) -> None:
     """The other tasks wait in a queue until the first ones are through."""
     most = RunConfig.model_fields["admission"].default.concurrency

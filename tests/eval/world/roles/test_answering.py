@@ -54,6 +54,12 @@ def test_a_slip_states_what_the_criterion_demands(tmp_path: Path) -> None:
         assert {s.relation: s.value for s in read_statements(answer)}[A] == WORLD.facts[E, A]
 
 
+def test_a_slip_never_states_what_a_negative_names(tmp_path: Path) -> None:
+    task = task_of(REQUEST, (topic(E, B), 8), (false_value(E, A, wrong_value(E, A)), -8))
+    for answer in farmed(tmp_path, slip=1.0, task=task):
+        assert {s.relation: s.value for s in read_statements(answer)}[A] == WORLD.facts[E, A]
+
+
 def test_slips_come_at_their_share(tmp_path: Path) -> None:
     said = [s for answer in farmed(tmp_path, slip=0.3, n=60) for s in read_statements(answer)]
     assert fmean(s.value is not None for s in said) == pytest.approx(0.3, abs=0.1)

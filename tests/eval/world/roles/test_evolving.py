@@ -134,8 +134,10 @@ def test_guidance_follows_the_evidence(tmp_path: Path, shown: dict[str, str], de
 def test_what_was_asked_for_before_stays(tmp_path: Path) -> None:
     with world_rig(tmp_path) as rig:
         kept = guided(rig, evidence(), GUIDANCE_A, GUIDANCE_B[1.0])
+        weaker = guided(rig, evidence(3), GUIDANCE_A, GUIDANCE_B[1.0])
         own = guided(rig, evidence(), "Vary.", "Be kind.")
     assert (kept.guidance_a, kept.guidance_b) == (GUIDANCE_A, GUIDANCE_B[1.0])
+    assert weaker.guidance_b == GUIDANCE_B[1.0]
     assert (own.guidance_a, own.guidance_b) == ("Vary.", "Be kind.")
 
 

@@ -49,6 +49,14 @@ def test_no_held_out_question_and_none_twice_is_proposed(tmp_path: Path) -> None
     assert len({(q.entity, frozenset(q.asked)) for q in questions}) == 24
 
 
+def test_no_question_comes_twice_in_one_call(tmp_path: Path) -> None:
+    """One entity has some 45 questions that may be asked, so that chance alone would repeat some of twelve."""
+    with world_rig(tmp_path) as rig:
+        for topic in WORLD.relations[:3]:
+            questions = [read_question(text) for text in proposed(rig, 12, entities=1, topic=topic)]
+            assert len({frozenset(q.asked) for q in questions if q}) == 12
+
+
 @pytest.mark.parametrize("topic", WORLD.relations[:3])
 def test_a_wished_topic_is_asked_for(tmp_path: Path, topic: str) -> None:
     with world_rig(tmp_path) as rig:
@@ -106,6 +114,9 @@ def test_some_criteria_are_not_delivered_but_never_all(tmp_path: Path) -> None:
     counts = [sum(c.points > 0 for c in d.rubric.criteria) for d in found]
     negatives = sum(any(c.points < 0 for c in d.rubric.criteria) for d in found)
     assert min(counts) == 1 and max(counts) == 3 and 8 < negatives < 32
+    with world_rig(tmp_path, CERTAIN.model_copy(update={"positive_delivery": 0.0})) as rig:
+        least = drafts(rig, 3)
+    assert all(sum(c.points > 0 for c in d.rubric.criteria) == 1 for d in least)
 
 
 def guided(rig: Rig, guidance: str, memo: str) -> Generator:
