@@ -18,7 +18,7 @@ from rri.client import ServiceClient
 from rri.config import RunConfig
 from rri.store import Store
 from rri.testing import ChatRequest, Fault, ScriptedServer, hang, role_models, status
-from tests.fake_trainer import FakeTrainer
+from tests.fake_trainer import Answer, FakeTrainer
 from tests.forks import Forge
 from tests.programs import loop_checks as holds
 from tests.programs.loop_runs import Ran, Rows, kept_rows, loop_config
@@ -78,39 +78,36 @@ def of_policy(request: ChatRequest) -> bool:
     return request.model == "judge" and request.block("answer").startswith(("Game", "Good", "Plain", "Sure", "Copy"))
 
 
-ADMITTING: dict[str, Moment] = {
+ONCE: dict[str, Moment] = {"a memo is written": lambda r: r.model == "memo_optimizer"}
+"""Due for sure in the first round alone."""
+EARLY: dict[str, Moment] = {
     "a task is written": lambda r: r.model == "generator",
     "a task is attacked": lambda r: r.model == "farmer",
     "a task is repaired": lambda r: r.model == "rewriter",
-}
-LOOPING: dict[str, Moment] = {
-    "rollouts are graded": lambda r: of_policy(r) and not strict(r),
-    "groups are ranked": lambda r: r.model == "referee",
     "criteria are minted": lambda r: r.model == "minter",
     "a minted criterion is judged": lambda r: of_policy(r) and strict(r),
+}
+"""Admission is over before the loop is, and rubrics that were repaired are beaten less and less."""
+ALWAYS: dict[str, Moment] = {
+    "rollouts are graded": lambda r: of_policy(r) and not strict(r),
+    "groups are ranked": lambda r: r.model == "referee",
     "cases are diagnosed": lambda r: r.model == "analyst",
     "guidance is written": lambda r: r.model == "meta_optimizer",
 }
 
 
-FEW = ("criteria are minted", "guidance is written")
-"""Seldom enough that the first or the second request is waited for."""
-
-
 def moments(rng: random.Random) -> list[tuple[str, Moment, int]]:
-    """(name, moment, how many requests pass) of every kind of work, each kind in random order.
+    """(name, moment, how many requests pass before it) of every kind of work, each group in random order."""
+    found = []
+    for group, passed in ((ONCE, 1), (EARLY, 2), (ALWAYS, 6)):
+        names = rng.sample(list(group), len(group))
+        found += [(name, group[name], rng.randrange(passed)) for name in names]
+    return found
 
-    A memo is due for sure in the first round alone, and admission ends before the loop does, so they come first.
-    """
-    early, late = list(ADMITTING), list(LOOPING)
-    rng.shuffle(early)
-    rng.shuffle(late)
-    memo: tuple[str, Moment, int] = ("a memo is written", lambda r: r.model == "memo_optimizer", 0)
-    return [
-        memo,
-        *((name, ADMITTING[name], rng.randrange(2)) for name in early),
-        *((name, LOOPING[name], rng.randrange(2 if name in FEW else 8)) for name in late),
-    ]
+
+def policy(world: LoopWorld) -> Answer:
+    """Every other position is answered so that a rubric as it was born is beaten."""
+    return lambda task, row, starts: (world.answer if task.position % 2 else world.exploit)(task, row, starts)
 
 
 def connected(run: Path, assassin: Assassin) -> ServiceClient:
@@ -149,7 +146,7 @@ def test_killed_at_any_moment_the_loop_goes_on_and_loses_nothing(
 ) -> None:
     rng, world, assassin = random.Random(SEED), LoopWorld(SEED, uniform=4), Assassin()
     run, log = tmp_path / "run", tmp_path / "log"
-    trainer = FakeTrainer(ServiceClient(NOWHERE), world.answer)
+    trainer = FakeTrainer(ServiceClient(NOWHERE), policy(world))
     kept: dict[str, Rows] = {}
     with ScriptedServer(role_models(**world.models())) as server:
         server.fault = lambda request: assassin.fault(request) or world.fault(request)

@@ -230,10 +230,11 @@ class Producer:
     async def _failed(self, kind: str, error: RriError) -> None:
         self.failures += 1
         self._in_a_row += 1
+        in_a_row = self._in_a_row  # another worker may fail while this failure is kept
         self.last_error = str(error)
         await self.store.log(kind, str(error))
-        if self._in_a_row >= self.config.generation.failures_in_a_row:
-            error.what = f"{self._in_a_row} tasks in a row failed; the last one: {error.what}"
+        if in_a_row >= self.config.generation.failures_in_a_row:
+            error.what = f"{in_a_row} tasks in a row failed; the last one: {error.what}"
             raise error
 
     async def _admit(self, draft: Task) -> None:

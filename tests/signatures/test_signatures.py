@@ -91,7 +91,7 @@ def test_names_in_backticks_are_fields_or_words_of_the_signature(signature: type
         (RankAnswers, ["how long it is", "its layout", "repeating the request", "disclaimers", "guidelines"]),
         (RankAnswers, ["same tier", "one tier holds all", "every letter exactly once", "place in the list"]),
         (DiagnoseCase, ["private thinking", "no fault", "`unknown` means that the judge failed", "task about it"]),
-        (WriteGuidance, ["never a goal", "0.4 to 0.6", "0.9", "0.1", "arithmetic", "number to reach"]),
+        (WriteGuidance, ["never a goal", "stands in `statistics`", "0.9", "0.1", "arithmetic", "number to reach"]),
         (WriteGuidance, ["only `model_failed_fair_task`", "third way", "no leave to relax", "naming axes"]),
         (WriteGuidance, ["private reasoning", "word caps", "exact headers", "one to one", "no total", "benchmark"]),
         (WriteGuidance, ["One to five short criteria", "5 to 10 points, mostly 8", "one task in three"]),

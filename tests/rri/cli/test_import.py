@@ -188,7 +188,7 @@ def test_a_request_longer_than_the_solvers_prompt_is_refused_before_it_costs_any
 ) -> None:
     outcome = bring(line("rule one"), line("x" * 600))
     assert outcome.code == 2
-    assert "tokens, the solver takes 512" in outcome.err
+    assert "tokens, the solver takes 496" in outcome.err
     assert drafts(tmp_path / "run") == []
     assert bring(line("rule one"), line("x" * 600), options=["--skip-bad"]).code == 0
     assert len(drafts(tmp_path / "run")) == 1
