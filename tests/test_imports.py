@@ -69,7 +69,7 @@ OWNERS: dict[str, set[str]] = {
     "vllm": set(),
     "xllamacpp": {"rri.lm.llama_child"},
 }
-LATE = {"chromadb", "sentence_transformers", "torch", "transformers"}
+LATE = {"chromadb", "sentence_transformers", "tokenizers", "torch", "transformers"}
 """Slow to import: outside training only inside the function that needs them."""
 
 DYNAMIC = ("importlib.import_module", "import_module", "__import__")

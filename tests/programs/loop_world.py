@@ -67,11 +67,13 @@ class LoopWorld:
         seed: of every draw.
         faulty: whether models fail, break rules and err now and then.
         uniform: every task of so many is answered nearly the same in every row.
+        taught: whether every second memo helps; none does otherwise, and rubrics are beaten to the end.
     """
 
     seed: int
     faulty: bool = True
     uniform: int = 3
+    taught: bool = True
     asked: Counter[str] = field(default_factory=Counter)
     memos: int = 0
 
@@ -193,12 +195,11 @@ class LoopWorld:
         text = f"Task on: {request.block('request')}"
         return json.dumps({"task": text, "criteria": criteria, "specialty": "rules", "level": "basic"})
 
-    @staticmethod
-    def _wanted(memo: str, positives: int) -> list[Kind]:
+    def _wanted(self, memo: str, positives: int) -> list[Kind]:
         """Without a memo attacks win; under the first, third, ... they win by more, under the others they lose."""
         if "lesson" not in memo:
             return [TRAP, *[CHEAP] * (positives - 1)]
-        worse = int(memo.partition("lesson ")[2].split()[0]) % 2 == 1
+        worse = not self.taught or int(memo.partition("lesson ")[2].split()[0]) % 2 == 1
         return [TRAP] * positives if worse else [CHEAP, *[SOLID] * (positives - 1)]
 
     def rewrite(self, request: ChatRequest) -> str:
