@@ -12,6 +12,7 @@ are sampled at temperature 1, as they are in training (METHOD 6).
 
 import argparse
 import json
+import os
 import random
 import sys
 import time
@@ -25,6 +26,7 @@ import numpy as np
 
 from eval.world.constants import WorldConstants
 from eval.world.facts import Fact, World, WorldRequest, make_request, quality, read_statements
+from eval.world.options import add_sizes, world_of
 from eval.world.tokens import chat
 from rri.errors import InputError, RriError
 from rri.rundir import write_atomically
@@ -195,6 +197,7 @@ def sample_answers(
     requests: Sequence[WorldRequest],
     each: int = ANSWERS_EACH,
     *,
+    max_tokens: int = MAX_TOKENS,
     seed: int | None = None,
     progress: Callable[[str], None] = lambda message: None,
 ) -> list[HeldOutAnswer]:
@@ -205,6 +208,7 @@ def sample_answers(
         world: whose facts are right.
         requests: what is asked.
         each: answers to one request.
+        max_tokens: longest answer; a longer one is cut there and graded as it is.
         seed: of the sampling; the world's by default, so that a rerun on one machine gives the same answers.
         progress: is told how far it is.
 
@@ -220,7 +224,7 @@ def sample_answers(
         torch.manual_seed(world.seed if seed is None else seed)
         for first in range(0, len(requests), width):
             part = requests[first : first + width]
-            for number, ids in enumerate(_generate(solver, tokenizer, part, each)):
+            for number, ids in enumerate(_generate(solver, tokenizer, part, each, max_tokens)):
                 at = number // each
                 answers.append(_graded(first + at, world, part[at], ids, tokenizer))
             progress(f"{len(answers)} of {len(requests) * each} answers")
@@ -246,7 +250,9 @@ def _load(model: Path | str, world: World) -> tuple[Any, Any]:
     return solver.eval(), tokenizer
 
 
-def _generate(solver: Any, tokenizer: Any, requests: Sequence[WorldRequest], each: int) -> list[list[int]]:
+def _generate(
+    solver: Any, tokenizer: Any, requests: Sequence[WorldRequest], each: int, max_tokens: int
+) -> list[list[int]]:
     """Token numbers of `each` answers to each request, one request after the other, without padding."""
     prompts = tokenizer.apply_chat_template(
         [chat(request.text) for request in requests],
@@ -263,7 +269,7 @@ def _generate(solver: Any, tokenizer: Any, requests: Sequence[WorldRequest], eac
         top_k=0,
         top_p=1.0,
         num_return_sequences=each,
-        max_new_tokens=MAX_TOKENS,
+        max_new_tokens=max_tokens,
     )
     answers = written[:, prompts["input_ids"].shape[1] :].tolist()
     end = tokenizer.eos_token_id
@@ -326,13 +332,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--answers", type=int, default=REQUESTS * ANSWERS_EACH, help=f"in all, {ANSWERS_EACH} a request"
     )
     parser.add_argument("--out", type=Path, metavar="FILE.jsonl", help="keep the answers there")
+    add_sizes(parser)
     options = parser.parse_args(argv)
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     try:
         if options.answers < 2 * ANSWERS_EACH or options.answers % ANSWERS_EACH:
             raise InputError(
                 f"--answers {options.answers}", f"Give a multiple of {ANSWERS_EACH} from {2 * ANSWERS_EACH} up"
             )
-        world = World.make(options.seed)
+        world = world_of(options)
         requests = held_out_requests(world, options.answers // ANSWERS_EACH)
         began = time.monotonic()
         answers = sample_answers(options.model, world, requests, progress=_say)

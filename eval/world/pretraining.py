@@ -10,6 +10,7 @@ import argparse
 import fcntl
 import json
 import math
+import os
 import random
 import shutil
 import sys
@@ -24,13 +25,23 @@ from pydantic import Field
 from eval.world.constants import WorldConstants
 from eval.world.facts import World, make_request, statement
 from eval.world.mixture import READING, Example, Mixture, draw_example
+from eval.world.options import add_sizes, world_of
 from eval.world.tokens import CHAT_TEMPLATE, CONTEXT_TOKENS, ROLES, chat, make_tokenizer
 from rri.domain import Section
 from rri.errors import InputError, RriError, TrainerFailed
 from rri.lm.embedded import cache_dir
 from rri.types import digest_of
 
-__all__ = ["RECORD", "Pretraining", "base_model", "digest_of_base", "pretrain"]
+__all__ = [
+    "RECORD",
+    "Pretraining",
+    "base_model",
+    "copying_accuracy",
+    "digest_of_base",
+    "encode_examples",
+    "pretrain",
+    "rate_at",
+]
 
 RECORD = "pretraining.json"
 """File in the model folder that says what it was made from and how well it copies."""
@@ -240,7 +251,7 @@ def _train(model: Any, tokenizer: Any, world: World, settings: Pretraining, prog
 
     rng = _draws(world)
     optimizers = _optimizers(model, settings)
-    schedules = [LambdaLR(optimizer, lambda step: _rate(step, settings)) for optimizer in optimizers]
+    schedules = [LambdaLR(optimizer, lambda step: rate_at(step, settings)) for optimizer in optimizers]
     last = settings.reading + settings.steps
     losses: list[float] = []
     began = time.monotonic()
@@ -249,7 +260,7 @@ def _train(model: Any, tokenizer: Any, world: World, settings: Pretraining, prog
         lesson = READING if step <= settings.reading else settings.mixture
         asked = len(world.relations) if step <= settings.reading else WorldConstants().asked
         examples = [draw_example(world, lesson, rng, asked) for _ in range(settings.batch)]
-        loss = _loss(model, *_encode(tokenizer, examples))
+        loss = _loss(model, *encode_examples(tokenizer, examples))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer, schedule in zip(optimizers, schedules, strict=True):
@@ -280,7 +291,7 @@ def _optimizers(model: Any, settings: Pretraining) -> list[Any]:
     ]
 
 
-def _rate(step: int, settings: Pretraining) -> float:
+def rate_at(step: int, settings: Pretraining) -> float:
     """Learning rate of a step, as a share of its peak."""
     if step < settings.warmup:
         return (step + 1) / settings.warmup
@@ -288,7 +299,7 @@ def _rate(step: int, settings: Pretraining) -> float:
     return 0.1 + 0.45 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
-def _encode(tokenizer: Any, examples: Sequence[Example]) -> tuple[Any, Any]:
+def encode_examples(tokenizer: Any, examples: Sequence[Example]) -> tuple[Any, Any]:
     """Token numbers (examples, length), and which of them belong to an answer or to its end."""
     turns = [[*chat(e.request.text), {"role": "assistant", "content": e.answer}] for e in examples]
     texts = tokenizer.apply_chat_template(turns, tokenize=False)
@@ -321,7 +332,7 @@ def copying_accuracy(model: Any, tokenizer: Any, world: World, number: int = TES
         request = make_request(world, rng, WorldConstants().asked, held_out=True)
         facts = ((r, world.facts[request.entity, r]) for r in request.asked)
         examples.append(Example(request, " ".join(statement(request.entity, r, value) for r, value in facts)))
-    numbers, within = _encode(tokenizer, examples)
+    numbers, within = encode_examples(tokenizer, examples)
     with torch.inference_mode():
         likely = model(input_ids=numbers).logits.argmax(dim=-1)
     says = tokenizer.convert_tokens_to_ids("is")
@@ -334,9 +345,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="eval.world.pretraining", description="The solver's base model.")
     parser.add_argument("seed", type=int, help="of the world")
     parser.add_argument("out", type=Path, nargs="?", help="folder; by default one in the user's cache")
+    add_sizes(parser)
     options = parser.parse_args(argv)
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     try:
-        world = World.make(options.seed)
+        world = world_of(options)
         made = pretrain(world, options.out, progress=_say) if options.out else base_model(world, progress=_say)
     except RriError as error:
         _say(str(error))
