@@ -42,6 +42,7 @@ OWNERS: dict[str, set[str]] = {
     "sentence_transformers": {"rri.knowledge.index"},
     "sklearn": {"eval.agreement"},
     "sqlalchemy": {"rri.store"},
+    "tokenizers": {"eval.world.tokens"},
     "torch": {
         "training.base_model",
         "training.grpo",
