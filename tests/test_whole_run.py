@@ -74,7 +74,7 @@ def test_a_run_from_description_to_trained_solver(
     with ScriptedServer(role_models()) as models:
         config = config_file(tmp_path, models.url, tiny_model, launch)
         code = finish(start_rri(log, "run", str(folder), "--config", config), log)
-    assert code == 0, log.read_text()[-3000:]
+    assert code == 0, log.read_text()[-3000:] + (folder / "logs" / "trainer.log").read_text()[-6000:]
     shown = json.loads(rri_here(capsys, "show", str(folder), "--json").out)
     assert shown["outcomes"] == {"repaired": 4}
     assert shown["delta_after"] < shown["delta_before"]

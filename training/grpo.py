@@ -42,7 +42,7 @@ from rri.client import ServiceClient
 from rri.errors import RriError, RunDirError, ServiceUnavailable
 from rri.wire import RunInfo
 from training.checkpoints import Checkpoint, check_resumable, final_step, newest_complete, publish_final
-from training.lifetime import clear_exit, exit_code_of, record_exit
+from training.lifetime import clear_exit, exit_code_of, leave, record_exit
 from training.lora import peft_config_of
 from training.options import configure, option_parser
 from training.pausing import save_before_leaving
@@ -89,9 +89,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if run and run.is_dir():
             record_exit(run, error)
         return exit_code_of(error)
-    # Every rank has passed the last barrier; without this, gloo now and then aborts the process on its way out.
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
     return 0
 
 
@@ -185,4 +182,4 @@ def train_from(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

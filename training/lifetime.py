@@ -1,12 +1,16 @@
 """How the trainer tells its parent why it ended."""
 
+import atexit
 import json
+import logging
 import os
+import sys
 from pathlib import Path
+from typing import NoReturn
 
 from rri.errors import RriError, ServiceUnavailable
 
-__all__ = ["EXIT_FILE", "EX_TEMPFAIL", "clear_exit", "exit_code_of", "record_exit"]
+__all__ = ["EXIT_FILE", "EX_TEMPFAIL", "clear_exit", "exit_code_of", "leave", "record_exit"]
 
 EX_TEMPFAIL = 75
 """Exit code when the service stayed away: nothing is wrong, start the trainer again later (sysexits.h)."""
@@ -40,3 +44,16 @@ def record_exit(run: Path, error: Exception) -> None:
 def clear_exit(run: Path) -> None:
     """Forget the failure of an earlier start."""
     (run / EXIT_FILE).unlink(missing_ok=True)
+
+
+def leave(code: int) -> NoReturn:
+    """End this process with its exit handlers, and without destructors.
+
+    Those of gloo and DeepSpeed abort the process now and then when another rank has gone before, and a finished
+    training would count as failed.
+    """
+    atexit._run_exitfuncs()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

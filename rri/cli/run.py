@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -164,9 +165,17 @@ def _told(directory: Path, code: int, log: Path) -> tuple[int, str]:
         told = json.loads((directory / TRAINER_EXIT).read_text(encoding="utf-8"))
         return int(told["code"]), str(told["message"])
     except (OSError, ValueError, KeyError, TypeError):
-        return code, _last_line(log)  # it died without a word
+        return code, _last_words(log)
 
 
-def _last_line(log: Path) -> str:
-    lines = [text for text in log.read_text(encoding="utf-8", errors="replace").splitlines() if text.strip()]
+_SIGNAL = re.compile(r"traceback *: (Signal .+)")
+"""How a launcher of several ranks says which signal ended one of them."""
+
+
+def _last_words(log: Path) -> str:
+    """Of a trainer that died without a word: the signal that ended a rank, or the last line that says anything."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    if signals := _SIGNAL.findall(text):
+        return f"a rank was ended: {signals[-1][:300]}"
+    lines = [line.strip() for line in text.splitlines() if any(map(str.isalpha, line))]
     return lines[-1][:300] if lines else "no output"

@@ -52,3 +52,25 @@ def test_exit_file(tmp_path: Path) -> None:
     clear_exit(tmp_path)
     assert list(tmp_path.iterdir()) == []
     assert [exit_code_of(e) for e in (ServiceRefused("x"), ConfigError("x"))] == [8, 2]
+
+
+LEAVING = """
+import atexit
+from training.lifetime import leave
+
+class Fragile:
+    def __del__(self):
+        print("destroyed", flush=True)
+
+kept = Fragile()
+atexit.register(print, "handled")
+print("said without a flush", end=" ")
+leave(3)
+"""
+
+
+def test_a_rank_leaves_with_its_exit_handlers_and_without_destructors(launch: Launch, tmp_path: Path) -> None:
+    (tmp_path / "leaving.py").write_text(LEAVING)
+    started = launch("leaving", PYTHONPATH=str(tmp_path))
+    assert started.wait() == 3
+    assert started.output.strip() == "said without a flush handled"
