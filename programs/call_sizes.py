@@ -230,10 +230,11 @@ class Typical:
         )
 
     def _judge(self, answer_chars: float, *, strict: bool) -> Call:
-        words = self.config.grading.reason_words
+        grading, words = self.config.grading, self.config.grading.reason_words
         task, answer = self.task(1), self.prose.take(answer_chars)
         fields = judge_fields(task, answer, task.rubric.criteria[0].text, words)
-        return Call(judge_signature(strict), fields, {"reason": self._words(self.a.reason_share * words), "met": True})
+        signature = judge_signature(strict and grading.strict_note)
+        return Call(signature, fields, {"reason": self._words(self.a.reason_share * words), "met": True})
 
     def judge_probe(self) -> Call:
         return self._judge(fmean(self.answer_chars(who) for who in ("farmer", "honest")), strict=True)

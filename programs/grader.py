@@ -55,7 +55,7 @@ class Grader:
         Args:
             task: conversation and rubric.
             answer: the answer's text, reasoning and tool spans removed.
-            strict: add the strict note (probes, patches).
+            strict: add the strict note (probes, patches), unless the config switches it off.
             training: one-sided length term (rollouts) instead of the evaluation rule.
             votes: votes a criterion; the config's by default.
 
@@ -81,7 +81,7 @@ class Grader:
         """
         n = votes or self.config.votes
         deadline = GradeDeadline(self.gateway, self.config.deadline_s)
-        requests = self._requests(task, answer, criteria, strict, n)
+        requests = self._requests(task, answer, criteria, strict and self.config.strict_note, n)
         thunks = [partial(self._verdict, request, n, deadline) for request in requests]
         verdicts: list[Verdict] = []
         if self.config.warm_prefix and thunks:

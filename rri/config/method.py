@@ -94,6 +94,9 @@ class GradingConfig(Section):
     deadline_s: float = Field(
         default=1200.0, gt=0, description="for one answer; verdicts still missing are unknown. Pauses do not count"
     )
+    strict_note: bool = Field(
+        default=True, description="probes and checks of minted criteria ask the judge for substance (METHOD 3)"
+    )
     warm_prefix: bool = Field(
         default=False, description="send one vote of an answer first, so that the server's prefix cache is warm"
     )

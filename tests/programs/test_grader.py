@@ -257,6 +257,13 @@ def test_the_strict_note_is_sent_only_when_asked_for(strict: bool) -> None:
             assert request.schema_name == output_spec(signature).name
 
 
+def test_the_config_switches_the_strict_note_off() -> None:
+    with grading(by_criterion(["met"]), grading={"strict_note": False}) as (grader, server):
+        grade(grader, make_task(8), strict=True)
+        assert {r.schema_name for r in server.of("judge")} == {output_spec(JudgeCriterion).name}
+        assert not any("hedging" in r.messages[0]["content"] for r in server.of("judge"))
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_points_references_and_labels_never_reach_the_judge(strict: bool) -> None:
     """Tasks that differ in nothing the judge may see are sent as the same bytes."""
