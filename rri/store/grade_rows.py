@@ -16,7 +16,7 @@ from rri.store.rows import GradeRow, Place
 from rri.store.running import RunningSums
 from rri.types import Grade, Split, Task, digest_of
 
-__all__ = ["GradeRows", "VersionScores"]
+__all__ = ["GradeRows", "Rollout", "VersionScores"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,19 @@ class VersionScores:
     mean: float | None
     first_cycle: int
     last_cycle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One training rollout, judged or cut. `score` is what it trained with, None where it is unscored."""
+
+    position: int
+    row: int
+    task_id: str
+    version: int
+    answer: str
+    finished: bool
+    score: float | None
 
 
 # Written so that no index seems to help: rows are wanted from the end of the table.
@@ -94,6 +107,16 @@ class GradeRows(Database):
             g.split == split, g.cycle == cycle, g.position == position, g.superseded.is_(False)
         )
         return {int(row): score for row, score in self._read(lambda c: c.execute(query).all())}
+
+    def rollouts(self, cycle: int) -> list[Rollout]:
+        """All rollouts of a training cycle, superseded ones left out, by position and row."""
+        g = t.grades.c
+        query = (
+            select(g.position, g.row, g.task_id, g.version, g.answer, g.finished, g.score)
+            .where(g.split == "train", g.cycle == cycle, g.superseded.is_(False))
+            .order_by(g.position, g.row)
+        )
+        return [Rollout(*row) for row in self._read(lambda c: c.execute(query).all())]
 
     def groups(self, cycle: int) -> dict[int, tuple[str, int, list[Answered]]]:
         """Position -> (task id, version, judged and scored rollouts in row order) of a training cycle."""
