@@ -45,10 +45,13 @@ class WorldModels:
     Args:
         world: its seed and its words; the facts stay out of the roles' sight.
         constants: how the roles behave; the fair world by default.
+        draws: names a series of draws of its own. Models that start anew, or measure what others decided, would repeat
+            the first series draw by draw.
     """
 
-    def __init__(self, world: World, constants: WorldConstants | None = None) -> None:
+    def __init__(self, world: World, constants: WorldConstants | None = None, draws: str = "") -> None:
         self.constants = constants or WorldConstants()
+        self._draws = f" {draws}" if draws else ""
         self._seed = world.seed
         self._values = world.values
         self._asked: Counter[str] = Counter()
@@ -72,7 +75,7 @@ class WorldModels:
         return role(Call(prompt, self._seed, identity, number, self.constants, self._values))
 
     def _identity(self, prompt: Prompt) -> str:
-        digest = hashlib.blake2b(f"{self._seed} {prompt.model}".encode(), digest_size=16)
+        digest = hashlib.blake2b(f"{self._seed} {prompt.model}{self._draws}".encode(), digest_size=16)
         for message in prompt.messages:
             digest.update(f"\0{message['role']}\0{message['content']}".encode())
         return digest.hexdigest()

@@ -1,6 +1,7 @@
 """The models of the known-truth world behind the OpenAI chat API, in a process of their own.
 
-    python -m eval.world.server SEED [--entities N --relations N --values N] [--constants JSON] [--port N]
+    python -m eval.world.server SEED [--entities N --relations N --values N] [--constants JSON] [--draws NAME]
+        [--port N]
 
 Prints the port that it listens on, on loopback, and serves until it is killed. POST /v1/chat/completions answers as the
 role that the model names. GET /v1/models lists the roles. GET /v1/calls counts the calls of each.
@@ -39,6 +40,7 @@ class WorldServer:
         world: served is the world of the same seed and sizes.
         constants: how its models behave; the fair world by default.
         port: 0 takes a free one.
+        draws: see `eval.world.models.WorldModels`.
 
     Example:
         >>> with WorldServer(World.make(100)) as server:
@@ -46,11 +48,12 @@ class WorldServer:
         'http://127.0.0.1:43210/v1'
     """
 
-    def __init__(self, world: World, constants: WorldConstants | None = None, port: int = 0) -> None:
+    def __init__(self, world: World, constants: WorldConstants | None = None, port: int = 0, draws: str = "") -> None:
         self.world = world
         self.constants = constants or WorldConstants()
         self.url = ""
         self._port = port
+        self._draws = draws
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -62,7 +65,7 @@ class WorldServer:
         sizes["values"] = len(next(iter(world.values.values())))
         command = [sys.executable, "-m", "eval.world.server", str(world.seed), "--port", str(self._port)]
         command += [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
-        command += ["--constants", self.constants.model_dump_json()]
+        command += ["--constants", self.constants.model_dump_json(), "--draws", self._draws]
         self._process = subprocess.Popen(leashed(command), stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -180,11 +183,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--relations", type=int, default=8)
     parser.add_argument("--values", type=int, default=16)
     parser.add_argument("--constants", default="{}", metavar="JSON", help="what differs from the fair world")
+    parser.add_argument("--draws", default="", metavar="NAME", help="a series of draws of its own")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     options = parser.parse_args(argv)
     try:
         world = World.make(options.seed, options.entities, options.relations, options.values)
-        asyncio.run(_serve(WorldModels(world, parse_constants(options.constants)), options.port))
+        asyncio.run(_serve(WorldModels(world, parse_constants(options.constants), options.draws), options.port))
     except RriError as error:
         sys.stderr.write(f"eval.world.server: {error}\n")
         return error.exit_code
