@@ -83,6 +83,8 @@ def parse_cell(name: str) -> Cell:
     """
     for arm in ARMS:
         seed, _, change = name.removeprefix(f"{arm}-").partition("-")
-        if name.startswith(f"{arm}-") and seed.isdigit() and (not change or change in {*ABLATIONS, *STRESSES}):
-            return Cell(arm, int(seed), change)
+        if name.startswith(f"{arm}-") and seed.isdigit() and change in {"", *ABLATIONS, *STRESSES}:
+            cell = Cell(arm, int(seed), change)
+            if cell.name == name:
+                return cell
     raise InputError(f"no cell {name!r}", "Cells are ARM-SEED or ARM-SEED-CHANGE, such as rri-0-no-reattack")

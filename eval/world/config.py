@@ -62,14 +62,14 @@ def world_config(
         "solver": {
             "base_model": str(base_model),
             "launch": "cpu",
-            "cycles": 150,
+            "cycles": 120,
             "tasks_per_cycle": 8,
             "tasks_per_update": 8,
             "rollouts_per_task": 8,
             "max_prompt_tokens": 160,
             "max_completion_tokens": WorldConstants().answer_tokens,
-            "learning_rate": 3e-4,
-            "save_every_cycles": 50,
+            "learning_rate": 1e-4,
+            "save_every_cycles": 40,
         },
         # Votes of one run must not answer for another one: its models would look more certain than they are.
         "cache": {"enabled": False},

@@ -1,0 +1,41 @@
+"""How large a comparison is: the world, the runs, and what is measured of them."""
+
+from pydantic import Field
+
+from eval.world.facts import World
+from eval.world.pretraining import Pretraining
+from rri.domain import Section
+from rri.types import digest_of
+
+__all__ = ["Scale"]
+
+
+class Scale(Section):
+    """Sizes of all cells alike. Defaults are the proving ground's."""
+
+    entities: int = Field(default=40, ge=1)
+    relations: int = Field(default=8, ge=1)
+    values: int = Field(default=16, ge=2)
+    cycles: int = Field(default=120, ge=1, description="training cycles of 8 tasks with 8 answers each")
+    tasks: int = Field(default=600, ge=8, description="tasks to admit")
+    learning_rate: float = Field(default=1e-4, gt=0, description="of the solver")
+    last: int = Field(default=20, ge=1, description="cycles at the end whose training reward is averaged")
+    requests: int = Field(default=500, ge=2, description="held-out requests")
+    answers_each: int = Field(default=4, ge=1, description="answers to each")
+    probes: int = Field(default=150, ge=0, description="beaten tasks that are confirmed before and after repair")
+    stretches: int = Field(default=10, ge=1, description="stretches of cycles whose served rubrics are attacked afresh")
+    stretch_probes: int = Field(default=24, ge=0, description="rubrics of each stretch")
+    pretraining: Pretraining = Pretraining()
+
+    @property
+    def digest(self) -> str:
+        """Digest of all sizes; cells of one comparison share it."""
+        return digest_of(self.model_dump())
+
+    def world(self, seed: int) -> World:
+        """The world of a seed in these sizes.
+
+        Raises:
+            InputError: there are not so many words.
+        """
+        return World.make(seed, self.entities, self.relations, self.values)
