@@ -106,21 +106,26 @@ class _Children:
         # Two trainers that each take every core are slower than two that share them.
         environment = {"OMP_NUM_THREADS": str(threads), **os.environ}
         last = "no output"
-        with (directory / CELLS / f"{cell.name}.log").open("a", encoding="utf-8") as log:
-            with self._lock:
-                if self._ended:
-                    return CellFailed(cell.name, "not begun")
-                process = subprocess.Popen(
-                    leashed(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-                )
-                self._running.add(process)
-            assert process.stdout is not None
-            for line in process.stdout:
-                log.write(line)
-                log.flush()
-                last = line.strip() or last
-                with self._lock:
-                    self._progress(f"{cell.name}: {line.strip()}")
+        with self._lock:
+            if self._ended:
+                return CellFailed(cell.name, "not begun")
+            process = subprocess.Popen(
+                leashed(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+            )
+            self._running.add(process)
+        assert process.stdout is not None
+        try:
+            with process.stdout, (directory / CELLS / f"{cell.name}.log").open("a", encoding="utf-8") as log:
+                for line in process.stdout:
+                    log.write(line)
+                    log.flush()
+                    last = line.strip() or last
+                    with self._lock:
+                        self._progress(f"{cell.name}: {line.strip()}")
+        except BaseException:
+            self.end()
+            raise
+        finally:
             code = process.wait()
             with self._lock:
                 self._running.discard(process)

@@ -17,7 +17,7 @@ class Scale(Section):
     relations: int = Field(default=8, ge=1)
     values: int = Field(default=16, ge=2)
     cycles: int = Field(default=120, ge=1, description="training cycles of 8 tasks with 8 answers each")
-    tasks: int = Field(default=600, ge=8, description="tasks to admit")
+    tasks: int = Field(default=600, ge=32, description="tasks to admit; training begins with 32 of them")
     learning_rate: float = Field(default=1e-4, gt=0, description="of the solver")
     last: int = Field(default=20, ge=1, description="cycles at the end whose training reward is averaged")
     requests: int = Field(default=500, ge=2, description="held-out requests")
