@@ -15,6 +15,7 @@ from programs.proposer import Proposer
 from programs.referee import Referee, Tiers
 from programs.rewriter import Proposal, Rewriter
 from programs.roles import Roles
+from programs.summarizer import Summarizer
 from programs.writing import TaskWriter
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Referee",
     "Rewriter",
     "Roles",
+    "Summarizer",
     "TaskWriter",
     "Tiers",
 ]

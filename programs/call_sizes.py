@@ -24,6 +24,7 @@ from programs.proposer import Proposer
 from programs.referee import NOTES_WORDS, Referee
 from programs.rewriter import Rewriter
 from programs.role import RoleModule
+from programs.summarizer import Summarizer
 from programs.writing import difficulty_feedback
 from rri.assumptions import Assumptions
 from rri.config import RunConfig
@@ -254,6 +255,12 @@ class Typical:
         fields = role.fields(task=self.task(1), answers=answers, order=range(shown))
         tiers = [list(LETTERS[i : min(shown, i + 3)]) for i in range(0, shown, 3)]
         return _call(role, fields, notes=self._words(NOTES_WORDS * self.a.reason_share), tiers=tiers)
+
+    def summarizer(self) -> Call:
+        tools = self.config.solver.tools
+        role = Summarizer(tools.brief_words)
+        fields = role.fields(query=self._sentence(), passages=self._references(tools.passages))
+        return _call(role, fields, brief=self._words(self.a.guidance_share * tools.brief_words))
 
     def minter(self) -> Call:
         role = Minter(self.config.patches.task_chars, self.config.patches.answer_chars)

@@ -4,14 +4,14 @@ Everything is counted three times (`programs.spending`): with all assumptions at
 their dear end. What is unknown stays None: money without prices, time without a speed.
 
 A limit of the budget is reached in the first cycle at whose end spending is over it. Until then admission is as far
-ahead of the trainer as pool.ahead lets it, training costs the same in every cycle, and an evolution round is paid
-when it is due.
+ahead of the trainer as pool.ahead lets it, training costs the same in every cycle, and a round of evolution or
+validation is paid when it is due.
 """
 
 import difflib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Self, get_args
 
 from pydantic import ValidationError
 
@@ -19,7 +19,7 @@ from programs.spending import Ledger, Spent, Unit, disk_bytes, priced, rates, sp
 from rri.assumptions import CASES, Assumptions, Case
 from rri.config import EMBEDDED, Role, RunConfig
 from rri.errors import ConfigError
-from rri.estimate import Stage, admitted_by
+from rri.estimate import HeldOutSize, Stage, admitted_by, validation_rollouts, validation_rounds
 from rri.types import Frozen, Reference
 
 __all__ = ["Bounds", "BudgetEstimate", "Driver", "RoleEstimate", "RunEstimate", "StageEstimate", "estimate_run"]
@@ -93,12 +93,15 @@ class RunEstimate(Frozen):
 
     `hours`: of the busiest endpoint with every slot in use, the least that model calls take; None while unknown.
     `disk_bytes`: of the database. Checkpoints, index and logs are not in it.
+    `validation_rollouts`: answers to validation tasks, in `validation_rounds` rounds, beside the `rollouts`.
     """
 
     arm: str
     tasks: int
     cycles: int
     rollouts: int
+    validation_rounds: int
+    validation_rollouts: int
     roles: tuple[RoleEstimate, ...]
     stages: tuple[StageEstimate, ...]
     total: StageEstimate
@@ -111,7 +114,10 @@ class RunEstimate(Frozen):
 
 
 def estimate_run(
-    config: RunConfig, given: Mapping[str, float] | None = None, passages: Sequence[Reference] | None = None
+    config: RunConfig,
+    given: Mapping[str, float] | None = None,
+    passages: Sequence[Reference] | None = None,
+    held_out: HeldOutSize | None = None,
 ) -> RunEstimate:
     """What a fresh run of `config` is expected to cost. Asks no model.
 
@@ -119,13 +125,14 @@ def estimate_run(
         config: the run's config.
         given: assumptions whose value is known, by name; they are the same at every end.
         passages: the run's corpus; None where it is not at hand.
+        held_out: its validation file; None where there is none, or it is not at hand.
 
     Raises:
         ConfigError: no such assumption, or a value that it cannot have.
     """
     given = dict(given or {})
     assumed = {case: _assumptions(case, given) for case in CASES}
-    ledgers = {case: spend(config, a, passages) for case, a in assumed.items()}
+    ledgers = {case: spend(config, a, passages, held_out) for case, a in assumed.items()}
     solver = config.solver
     roles = tuple(_role(config, role, ledgers, assumed["expected"]) for role in config.roles_used)
     total = _stage("all", config, ledgers, assumed["expected"], None)
@@ -135,17 +142,19 @@ def estimate_run(
         tasks=config.generation.tasks,
         cycles=solver.cycles,
         rollouts=solver.cycles * solver.tasks_per_cycle * solver.rollouts_per_task,
+        validation_rounds=validation_rounds(config, solver.cycles) if held_out else 0,
+        validation_rollouts=validation_rollouts(config, held_out) if held_out else 0,
         roles=tuple(r for r in roles if r.calls.high > 0),
-        stages=tuple(
-            _stage(name, config, ledgers, assumed["expected"], name) for name in ("admission", "training", "evolution")
-        ),
+        stages=tuple(_stage(name, config, ledgers, assumed["expected"], name) for name in get_args(Stage)),
         total=total,
         hours=hours,
-        disk_bytes=Bounds.of({c: disk_bytes(config, a, ledgers[c], passages) for c, a in assumed.items()}),
+        disk_bytes=Bounds.of({c: disk_bytes(config, a, ledgers[c], passages, held_out) for c, a in assumed.items()}),
         budget=tuple(_budget(config, ledgers, hours)),
-        drivers=tuple(_drivers(config, given, passages, "money" if total.money and total.money.expected else "tokens")),
+        drivers=tuple(
+            _drivers(config, given, passages, held_out, "money" if total.money and total.money.expected else "tokens")
+        ),
         given=given,
-        notes=tuple(_notes(config, assumed["expected"], ledgers["expected"], passages)),
+        notes=tuple(_notes(config, assumed["expected"], ledgers["expected"], passages, held_out)),
     )
 
 
@@ -249,9 +258,12 @@ def _spending(config: RunConfig, ledger: Ledger, unit: Unit, cycle: int) -> floa
     admitted = admitted_by(config, cycle) / config.generation.tasks
     trained = cycle / solver.cycles if solver.cycles else 0.0
     evolved = cycle // evolution.every_cycles / rounds if rounds else 0.0
+    all_validated = validation_rounds(config, solver.cycles)
+    validated = validation_rounds(config, cycle) / all_validated if all_validated else 0.0
     return (
         admitted * summed(ledger, "admission").of(unit)
         + trained * summed(ledger, "training").of(unit)
+        + validated * summed(ledger, "validation").of(unit)
         + evolved * summed(ledger, "evolution").of(unit)
     )
 
@@ -301,17 +313,21 @@ def _least_hours(config: RunConfig, ledger: Ledger) -> float:
 
 
 def _drivers(
-    config: RunConfig, given: Mapping[str, float], passages: Sequence[Reference] | None, unit: Unit
+    config: RunConfig,
+    given: Mapping[str, float],
+    passages: Sequence[Reference] | None,
+    held_out: HeldOutSize | None,
+    unit: Unit,
 ) -> list[Driver]:
     expected = _assumptions("expected", given)
-    base = summed(spend(config, expected, passages)).of(unit)
+    base = summed(spend(config, expected, passages, held_out)).of(unit)
     found = []
     for name in Assumptions.model_fields:
         low, high = Assumptions.end(name, "low"), Assumptions.end(name, "high")
         if name in given or low == high or low is None or high is None:
             continue
         ends = [_assumptions(case, given, only=name) for case in CASES if case != "expected"]
-        changes = sorted(summed(spend(config, a, passages)).of(unit) / base - 1 for a in ends)
+        changes = sorted(summed(spend(config, a, passages, held_out)).of(unit) / base - 1 for a in ends)
         if max(map(abs, changes)) >= DRIVER_LEAST:
             found.append(
                 Driver(
@@ -328,7 +344,13 @@ def _drivers(
     return sorted(found, key=lambda d: d.up - d.down, reverse=True)
 
 
-def _notes(config: RunConfig, a: Assumptions, ledger: Ledger, passages: Sequence[Reference] | None) -> list[str]:
+def _notes(
+    config: RunConfig,
+    a: Assumptions,
+    ledger: Ledger,
+    passages: Sequence[Reference] | None,
+    held_out: HeldOutSize | None,
+) -> list[str]:
     """What is unknown or left out, in sentences."""
     solver, notes = config.solver, []
     if endpoints := unpriced(config):
@@ -337,16 +359,17 @@ def _notes(config: RunConfig, a: Assumptions, ledger: Ledger, passages: Sequence
         notes.append(f"speed of {', '.join(untimed)} unknown: give prompt_rate and reply_rate to get times")
     if passages is None:
         notes.append(f"the corpus is not at hand: its passages are taken to have {a.passage_chars:g} characters")
+    if config.validation.file and held_out is None:
+        notes.append(f"validation is not counted: {config.validation.file} was not read")
     notes.append(
         "replies are counted without reasoning; if every one ran to its role's max_tokens, "
         f"{summed(ledger).most_out:,.0f} tokens would come out"
     )
     if solver.cycles:
         rollouts = solver.cycles * solver.tasks_per_cycle * solver.rollouts_per_task
+        rollouts += validation_rollouts(config, held_out) if held_out else 0
         tokens = rollouts * min(a.answer_chars / a.chars_per_token, solver.max_completion_tokens)
         notes.append(f"the solver's own work is not counted: {rollouts:,} rollouts, about {tokens:,.0f} tokens")
-    if solver.retrieval:
-        notes.append("the solver's searches are not counted")
-    if fallbacks := sorted({r.fallback for r in config.roles.values() if r.fallback}):
+    if fallbacks := sorted({f for role in config.roles_used if (f := config.roles[role].fallback)}):
         notes.append(f"calls that fall back to {', '.join(fallbacks)} are counted at the first endpoint")
     return notes

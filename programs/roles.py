@@ -22,6 +22,7 @@ from programs.proposer import Proposer
 from programs.referee import Referee
 from programs.rewriter import Rewriter
 from programs.role import RoleModule
+from programs.summarizer import Summarizer
 from rri.cases import GuidanceVersion, MemoVersion
 from rri.config import Role, RunConfig
 from rri.errors import ConfigError
@@ -44,6 +45,7 @@ MODULES: tuple[Role, ...] = (
     "analyst",
     "meta_optimizer",
     "memo_optimizer",
+    "summarizer",
 )
 """Roles that are dspy modules of their own here; the judge's calls go through the grader."""
 
@@ -62,6 +64,7 @@ class Roles:
     analyst: Analyst
     meta_optimizer: MetaOptimizer
     memo_optimizer: MemoOptimizer
+    summarizer: Summarizer
     grader: Grader
     config: RunConfig
     gateway: Gateway
@@ -93,6 +96,7 @@ class Roles:
             memo_optimizer=MemoOptimizer(
                 guidance_limits(config), minted=config.memo.minted, versions=config.memo.history
             ),
+            summarizer=Summarizer(config.solver.tools.brief_words),
             grader=Grader(gateway, domain.score_rule, config.grading),
             config=config,
             gateway=gateway,

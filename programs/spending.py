@@ -10,14 +10,22 @@ The counts are those of `rri.estimate`, the characters those of `programs.call_s
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
 from programs.call_sizes import CallSize, Typical, measure_calls
 from rri.assumptions import Assumptions
 from rri.config import EMBEDDED, EndpointConfig, Role, RunConfig
-from rri.estimate import Calls, Kind, Stage, criteria_of, expected_calls, expected_votes
+from rri.estimate import (
+    Calls,
+    HeldOutSize,
+    Stage,
+    criteria_of,
+    expected_calls,
+    expected_votes,
+    validation_rollouts,
+)
 from rri.lm.calls import Usage
 from rri.types import Reference
 
@@ -55,23 +63,39 @@ Ledger = dict[tuple[Stage, Role], Spent]
 """Stage and role -> what their calls cost."""
 
 
-def spend(config: RunConfig, a: Assumptions, passages: Sequence[Reference] | None = None) -> Ledger:
+def spend(
+    config: RunConfig,
+    a: Assumptions,
+    passages: Sequence[Reference] | None = None,
+    held_out: HeldOutSize | None = None,
+) -> Ledger:
     """What a run is expected to spend.
 
     Args:
         config: the run's config.
         a: one set of assumptions.
         passages: the run's corpus; None where it is not at hand.
+        held_out: its validation file; None where there is none, or it is not at hand.
     """
     sizes = measure_calls(config, a, passages)
     ledger: Ledger = defaultdict(Spent)
-    for calls in expected_calls(config, a):
-        ledger[calls.stage, calls.role].add(_spent(config, a, calls, sizes))
+    for calls in expected_calls(config, a, held_out):
+        size = sizes[calls.kind]
+        if held_out is not None and calls.stage == "validation" and calls.role == "judge":
+            size = _about_held_out(config, a, size, held_out)
+        ledger[calls.stage, calls.role].add(_spent(config, a, calls, size))
     return dict(ledger)
 
 
-def _spent(config: RunConfig, a: Assumptions, calls: Calls, sizes: Mapping[Kind, CallSize]) -> Spent:
-    size, route = sizes[calls.kind], config.roles[calls.role]
+def _about_held_out(config: RunConfig, a: Assumptions, size: CallSize, held_out: HeldOutSize) -> CallSize:
+    """A judge's call on a rollout, its typical conversation and criterion exchanged for those of the file."""
+    typical = min(a.task_chars, config.solver.max_prompt_tokens * a.chars_per_token) + a.criterion_chars
+    prompt = max(held_out.chars, size.prompt_chars - typical + held_out.chars)
+    return CallSize(prompt, size.reply_chars, size.kept_bytes * prompt / size.prompt_chars)
+
+
+def _spent(config: RunConfig, a: Assumptions, calls: Calls, size: CallSize) -> Spent:
+    route = config.roles[calls.role]
     endpoint = config.endpoints[route.endpoint]
     tokens_in = calls.calls * size.prompt_chars / a.chars_per_token
     tokens_out = calls.calls * min(size.reply_chars / a.chars_per_token, route.max_tokens)
@@ -134,16 +158,27 @@ def stored_bytes(row: float) -> float:
     return PAGE_BYTES / max(1.0, rows)
 
 
-def disk_bytes(config: RunConfig, a: Assumptions, ledger: Ledger, passages: Sequence[Reference] | None) -> float:
-    """Bytes of the run's database: kept calls, graded rollouts, tasks with their probes."""
+def disk_bytes(
+    config: RunConfig,
+    a: Assumptions,
+    ledger: Ledger,
+    passages: Sequence[Reference] | None,
+    held_out: HeldOutSize | None = None,
+) -> float:
+    """Bytes of the run's database: kept calls, graded rollouts, also of validation, tasks with their probes."""
     typical, criteria, solver = Typical(config, a, passages), criteria_of(config, a), config.solver
     reason = len(typical.judge_probe().reply["reason"])
 
     def grade(rubric: float, votes: int) -> float:
         return rubric * (VERDICT_BYTES + expected_votes(votes, a.vote_flips) * (reason + VOTE_BYTES))
 
-    rollouts = solver.cycles * solver.tasks_per_cycle * solver.rollouts_per_task
-    rollout = typical.answer_chars("rollout") + grade(criteria.served, config.grading.votes) + GRADE_ROW_BYTES
+    def rows(rollouts: int, rubric: float) -> float:
+        row = typical.answer_chars("rollout") + grade(rubric, config.grading.votes) + GRADE_ROW_BYTES
+        return rollouts * stored_bytes(row)
+
+    answered = rows(solver.cycles * solver.tasks_per_cycle * solver.rollouts_per_task, criteria.served)
+    if held_out is not None:
+        answered += rows(validation_rollouts(config, held_out), held_out.criteria)
     tasks, body = config.generation.tasks, len(typical.task(criteria.served).model_dump_json())
     probes = summed(ledger, "admission", "farmer").calls
     answers = typical.answer_chars("farmer") + typical.answer_chars("honest")
@@ -151,4 +186,4 @@ def disk_bytes(config: RunConfig, a: Assumptions, ledger: Ledger, passages: Sequ
     rewrites = summed(ledger, "admission", "rewriter").calls
     # A task is kept as its versions, and again in the evidence of its admission: original, adopted, every rewrite.
     bodies = tasks * 3 + rewrites * (1 + a.rewrite_stands)
-    return summed(ledger).kept + rollouts * stored_bytes(rollout) + bodies * body + probes * probe
+    return summed(ledger).kept + answered + bodies * body + probes * probe

@@ -101,6 +101,9 @@ class Assumptions(Frozen):
     memo_proposed: float = _share(
         0.3, 0.7, 1.0, "share of memo rounds that ask for a new one instead of waiting or rolling back (ours)"
     )
+    searches: float = _share(
+        0.1, 0.5, 1.0, "share of the searches allowed that a rollout makes, where the solver retrieves (ours)"
+    )
     # -- lengths
     request_chars: float = _size(150, 250, 500, "a proposed request (ours)")
     task_chars: float = _size(400, 800, 1600, "a task (ours)")
@@ -114,7 +117,7 @@ class Assumptions(Frozen):
     )
     reason_share: float = _share(0.4, 0.6, 1.0, "words of a reason over the most that are asked for (ours)")
     evidence_chars: float = _size(1000, 2500, 12000, "each report that the optimizers read (ours; 12,000 is the most)")
-    guidance_share: float = _share(0.5, 0.8, 1.0, "length of guidance and memo over what is asked for (ours)")
+    guidance_share: float = _share(0.5, 0.8, 1.0, "length of guidance, memo and brief over what is asked for (ours)")
     # -- tokens, prices, time
     chars_per_token: float = _assume(4.5, 4.0, 3.3, "characters of a token (ours; English)", gt=0, allow_inf_nan=False)
     judge_cached: float = _share(

@@ -182,7 +182,7 @@ class ServiceClient:
         return _read(ValidationSet, self._patiently("GET", "/v1/validation"))
 
     def search(self, query: str, passages: int, *, timeout_s: float) -> SearchResponse:
-        """The passages nearest to `query`. One try: an answer that is being written does not wait for a service.
+        """A brief of the passages nearest to `query`. One try: an answer being written does not wait for a service.
 
         Raises:
             ServiceUnavailable: no result within `timeout_s`.

@@ -28,36 +28,46 @@ Training (METHOD 6, 7), P = solver.cycles * solver.tasks_per_cycle groups of n a
     referee    = P * `ranked_groups` * (1 + `exploit_cases` / (1 - `flipped_pairs`)) * s(b, 2): only a case is shown in
                  a second order
     cases      = a cycle: the smaller of exploits.cases_per_round and ranked groups * `exploit_cases`
+    summarizer = P * n * solver.tools.max_calls * `searches`, where the solver retrieves; in validation likewise
     minter     = patch rounds * s(1 - `patch_accepted`, patches.attempts) * s(b, 2)
     next round = after an accepted criterion and an attack that wins, `reattack_wins`, up to patches.rounds
     farmer     = patch rounds that accept something, the new attack; honest where the answer is missing
     judge      = each minted criterion on both answers, a negative on the honest one too, one of a later round on the
                  case's exploit; every attack and the honest answer on the patched rubric
 
+Validation (METHOD 6), the k tasks of validation.file with c criteria each
+    rounds     = solver.cycles / validation.every_cycles, rounded up: one follows the last cycle
+    judge      = rounds * k * validation.rollouts_per_task * (1 - `truncated_answers`) * c * votes, as in training
+
 Evolution (METHOD 7), E = solver.cycles / evolution.every_cycles rounds, rounded down
     analyst    = E * evolution.cases * (1 - `truncated_answers`)
     optimizers = E * s(b, attempts), the memo's * `memo_proposed`
 """
 
+from collections.abc import Sequence
 from math import ceil, comb
 from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from rri.assumptions import Assumptions
 from rri.config import EMBEDDED, Role, RunConfig
+from rri.types import Task
 
 __all__ = [
     "Calls",
     "Criteria",
+    "HeldOutSize",
     "Kind",
     "Stage",
     "admitted_by",
     "criteria_of",
     "expected_calls",
     "expected_votes",
+    "validation_rollouts",
+    "validation_rounds",
 ]
 
-Stage = Literal["admission", "training", "evolution"]
+Stage = Literal["admission", "training", "validation", "evolution"]
 Kind = Literal[
     "preflight",
     "proposer",
@@ -73,6 +83,7 @@ Kind = Literal[
     "analyst",
     "meta_optimizer",
     "memo_optimizer",
+    "summarizer",
 ]
 """Calls of one size. The judge has three: its prompt depends on whose answer is judged, and how strictly."""
 
@@ -96,6 +107,28 @@ class Criteria(NamedTuple):
     rewritten: float
     served: float
     patched: float
+
+
+class HeldOutSize(NamedTuple):
+    """A validation file: its tasks, their mean number of criteria, and the mean characters of conversation and
+    criterion together over all criteria.
+    """
+
+    tasks: int
+    criteria: float
+    chars: float
+
+    @classmethod
+    def of(cls, tasks: Sequence[Task]) -> Self | None:
+        """The size of these tasks; None where there are none."""
+        if not tasks:
+            return None
+        chars = [
+            sum(len(m.content) for m in task.conversation) + len(criterion.text)
+            for task in tasks
+            for criterion in task.rubric.criteria
+        ]
+        return cls(len(tasks), len(chars) / len(tasks), fmean(chars))
 
 
 def tries(failing: float, most: int) -> float:
@@ -193,13 +226,33 @@ def admitted_by(config: RunConfig, cycle: int) -> int:
     )
 
 
-def expected_calls(config: RunConfig, a: Assumptions) -> list[Calls]:
-    """Expected calls of a run by stage, role and size; roles that the config does not use are left out."""
+def validation_rounds(config: RunConfig, cycle: int) -> int:
+    """Validation rounds when `cycle` cycles are done."""
+    every, cycles = config.validation.every_cycles, config.solver.cycles
+    return ceil(cycle / every) if cycle == cycles else cycle // every
+
+
+def validation_rollouts(config: RunConfig, held_out: HeldOutSize) -> int:
+    """Answers to validation tasks over the whole run."""
+    rounds = validation_rounds(config, config.solver.cycles)
+    return rounds * held_out.tasks * config.validation.rollouts_per_task
+
+
+def expected_calls(config: RunConfig, a: Assumptions, held_out: HeldOutSize | None = None) -> list[Calls]:
+    """Expected calls of a run by stage, role and size; roles that the config does not use are left out.
+
+    Args:
+        config: the run's config.
+        a: one set of assumptions.
+        held_out: its validation file; None where there is none, or it is not at hand.
+    """
     counts = [*_preflight(config), *_generation(config, a), *_evolution(config, a)]
     criteria = criteria_of(config, a)
     if config.admission.enabled:
         counts += _admission(config, a, criteria)
     counts += _training(config, a, criteria)
+    if held_out is not None:
+        counts += _validation(config, a, held_out)
     again = 1 + a.unusable_replies
     return [c._replace(calls=c.calls * again) for c in counts if c.calls > 0 and c.role in config.roles_used]
 
@@ -240,7 +293,8 @@ def _admission(config: RunConfig, a: Assumptions, criteria: Criteria) -> list[Ca
 def _training(config: RunConfig, a: Assumptions, criteria: Criteria) -> list[Calls]:
     solver = config.solver
     groups = solver.cycles * solver.tasks_per_cycle
-    judged = groups * solver.rollouts_per_task * (1 if solver.judge_truncated else 1 - a.truncated_answers)
+    answers = groups * solver.rollouts_per_task
+    judged = answers * _judged(config, a)
     votes = expected_votes(config.grading.votes, a.vote_flips)
     ranked = groups * a.ranked_groups if solver.rollouts_per_task >= config.exploits.min_answers else 0.0
     # Every pair is asked about again where nearly all flip: then there are as many pairs as groups.
@@ -248,8 +302,25 @@ def _training(config: RunConfig, a: Assumptions, criteria: Criteria) -> list[Cal
     return [
         Calls("training", "judge", "judge_rollout", judged * criteria.served * votes),
         Calls("training", "referee", "referee", ranked * (1 + twice) * tries(a.rule_breaks, CHECKED_TRIES)),
+        _briefs(config, a, "training", answers),
         *_patches(config, a, criteria),
     ]
+
+
+def _judged(config: RunConfig, a: Assumptions) -> float:
+    """Share of the solver's answers that the judge sees."""
+    return 1 if config.solver.judge_truncated else 1 - a.truncated_answers
+
+
+def _briefs(config: RunConfig, a: Assumptions, stage: Stage, answers: int) -> Calls:
+    """Briefs of what the solver's searches find; without retrieval their role is not in use."""
+    return Calls(stage, "summarizer", "summarizer", answers * config.solver.tools.max_calls * a.searches)
+
+
+def _validation(config: RunConfig, a: Assumptions, held_out: HeldOutSize) -> list[Calls]:
+    answers = validation_rollouts(config, held_out)
+    votes = answers * _judged(config, a) * held_out.criteria * expected_votes(config.grading.votes, a.vote_flips)
+    return [Calls("validation", "judge", "judge_rollout", votes), _briefs(config, a, "validation", answers)]
 
 
 def _patches(config: RunConfig, a: Assumptions, criteria: Criteria) -> list[Calls]:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from rri.types import Message, Reference, Split
+from rri.types import Message, Split
 
 __all__ = [
     "Generation",
@@ -61,18 +61,19 @@ def _no_web_search(on: bool) -> bool:
 
 
 class ToolSettings(Wire):
-    """How the solver searches while it answers (METHOD 6). Result blocks come as they stand: no role sums them up."""
+    """How the solver searches while it answers (METHOD 6). A search brings one brief, which the summarizer writes."""
 
     max_calls: int = Field(default=2, ge=1, description="calls a rollout; a further one gets an error as its result")
-    passages: int = Field(default=5, ge=1, le=50, description="result blocks of one search")
-    result_chars: int = Field(default=6000, ge=1, description="longest result; the rest is cut off")
+    passages: int = Field(default=5, ge=1, le=50, description="passages of one search, from which its brief is written")
+    brief_words: int = Field(default=400, ge=1, description="longest brief; the rest is cut off")
+    result_chars: int = Field(default=6000, ge=1, description="longest text of a result; the rest is cut off")
     answer_tokens: int = Field(
         default=1536,
         ge=1,
         description="left for the answer, at most half of max_completion_tokens; a result that would leave fewer is "
         "withheld",
     )
-    timeout_s: float = Field(default=30.0, gt=0, description="of one search; a slower one has failed")
+    timeout_s: float = Field(default=60.0, gt=0, description="of one search; a slower one has failed")
     web_search: Annotated[bool, AfterValidator(_no_web_search)] = False
 
 
@@ -147,13 +148,13 @@ class SearchRequest(Wire):
     """A query to the run's passages."""
 
     query: str = Field(min_length=1)
-    passages: int = Field(ge=1, le=50)
+    passages: int = Field(ge=1, le=50, description="the nearest ones, from which the brief is written")
 
 
 class SearchResponse(Wire):
-    """The nearest passages, best first, as they stand in the corpus."""
+    """What the run's passages say about a query, in one brief; empty where no passage was found."""
 
-    passages: tuple[Reference, ...]
+    brief: str
 
 
 class Waiting(Wire):

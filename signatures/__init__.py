@@ -13,6 +13,7 @@ from signatures.minter import ComparedCriterion, MintCriteria, SeparatingCriteri
 from signatures.proposer import ProposeRequests, WantedRequest
 from signatures.referee import LetteredAnswer, RankAnswers
 from signatures.rewriter import RewriteTask
+from signatures.summarizer import SummarizePassages
 
 __all__ = [
     "ALL",
@@ -33,6 +34,7 @@ __all__ = [
     "RankAnswers",
     "RewriteTask",
     "SeparatingCriterion",
+    "SummarizePassages",
     "WantedRequest",
     "WriteGuidance",
     "WriteMemo",
@@ -53,5 +55,6 @@ ALL = (
     DiagnoseCase,
     WriteGuidance,
     WriteMemo,
+    SummarizePassages,
 )
 """Every role's signature."""

@@ -5,8 +5,7 @@ weights, so ranks that need different numbers wait for different collectives, an
 until none has a call left; a rank that has none writes a token and throws it away. Results are masked: the queries are
 trained, what was found is not.
 
-What is found comes as it stands in the corpus. The method's frozen summarizer between search and solver is left for
-later, and so is web search, which has no provider yet.
+What is found comes as one brief, which the service's summarizer wrote. Web search has no provider yet.
 """
 
 import copy
@@ -25,12 +24,11 @@ from trl.chat_template_utils import (
 
 from rri.client import ServiceClient
 from rri.errors import ServiceError
-from rri.types import Reference
 from rri.wire import ToolSettings
 from training.generation import prompt_ids_of, result_ids_of, sampling, write_turn
 from training.peers import Peers
 
-__all__ = ["NO_ROOM", "SEARCH", "TOO_MANY", "Call", "ToolRollouts", "result_text", "why_no_tools"]
+__all__ = ["NOTHING", "NO_ROOM", "SEARCH", "TOO_MANY", "Call", "ToolRollouts", "why_no_tools"]
 
 SEARCH = "search_knowledge_base"
 
@@ -39,7 +37,7 @@ TOOLS: list[dict[str, Any]] = [
         "type": "function",
         "function": {
             "name": SEARCH,
-            "description": "Look up passages of the knowledge base.",
+            "description": "Look something up in the knowledge base. You get a brief of what its passages say.",
             "parameters": {
                 "type": "object",
                 "properties": {"query": {"type": "string", "description": "What to look up, in words."}},
@@ -50,10 +48,11 @@ TOOLS: list[dict[str, Any]] = [
 ]
 
 TOO_MANY = "Error: no more searches are allowed. Answer now."
+NOTHING = "Nothing was found."
 NO_ROOM = "Error: there is no room left for what was found. Answer now."
 
-AT_ONCE = 8
-"""Searches of one rank under way together."""
+AT_ONCE = 32
+"""Searches of one rank under way together. Each waits for a model that writes its brief."""
 
 QUERY_CHARS = 2000
 """A longer query is cut; the embedding reads less than that."""
@@ -80,12 +79,6 @@ def _parser(tokenizer: Any) -> Any:
 def _template(tokenizer: Any) -> str | None:
     """A template that leaves earlier turns as they were when a result is added; None where the model's own does."""
     return None if is_chat_template_prefix_preserving(tokenizer) else get_training_chat_template(tokenizer)
-
-
-def result_text(passages: Sequence[Reference], limit: int) -> str:
-    """Numbered blocks of title, source and text, at most `limit` characters."""
-    blocks = [f"[{n}] {p.title} ({p.source})\n{p.text}" for n, p in enumerate(passages, 1)]
-    return "\n\n".join(blocks)[:limit] or "Nothing was found."
 
 
 @dataclass(frozen=True)
@@ -230,7 +223,7 @@ class ToolRollouts:
             found = self.client.search(call.query, self.settings.passages, timeout_s=self.settings.timeout_s)
         except ServiceError as error:
             return f"Error: the search failed: {error.what}"[:limit], True
-        return result_text(found.passages, limit), False
+        return (found.brief or NOTHING)[:limit], False
 
     def _give(self, rollout: Rollout, results: Sequence[tuple[str, bool]], trainer: Any) -> bool:
         """Append the results, or as little as fits; whether the answer goes on."""

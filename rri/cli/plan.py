@@ -109,9 +109,10 @@ def _warnings(config: RunConfig) -> Iterator[tuple[str, str]]:
     """What a start with this config, from here, would refuse."""
     if why := why_refused(config):
         yield "refused", why
-    # A start resolves the routes of all roles, called or not.
-    routes = [(role, route.endpoint, route.model) for role, route in config.roles.items()]
-    routes += [(role, route.fallback, "") for role, route in config.roles.items() if route.fallback]
+    # A start resolves routes of roles that it does not call, too.
+    routed = [(role, config.roles[role]) for role in config.roles_routed]
+    routes = [(role, route.endpoint, route.model) for role, route in routed]
+    routes += [(role, route.fallback, "") for role, route in routed if route.fallback]
     reported: set[str] = set()
     for role, name, model in routes:
         if name not in reported and not _model(config, name, model):

@@ -20,6 +20,7 @@ Role = Literal[
     "analyst",
     "meta_optimizer",
     "memo_optimizer",
+    "summarizer",
 ]
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -105,4 +106,5 @@ def default_roles() -> dict[Role, RoleConfig]:
         "analyst": RoleConfig(temperature=0.3, max_tokens=512),
         "meta_optimizer": RoleConfig(temperature=0.5, max_tokens=4096),
         "memo_optimizer": RoleConfig(temperature=0.5, max_tokens=2048),
+        "summarizer": RoleConfig(temperature=0.2, max_tokens=1024),
     }

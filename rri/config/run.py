@@ -155,7 +155,8 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        for role, route in self.roles.items():
+        for role in self.roles_routed:
+            route = self.roles[role]
             for endpoint in filter(None, (route.endpoint, route.fallback)):
                 if endpoint not in self.endpoints:
                     raise ValueError(
@@ -201,11 +202,20 @@ class RunConfig(Section):
             "analyst": self.evolution.enabled,
             "meta_optimizer": self.evolution.enabled,
             "memo_optimizer": self.memo.enabled,
+            "summarizer": self.solver.retrieval,
         }
         return tuple(role for role in ROLES if used.get(role, True))
 
     @property
+    def roles_routed(self) -> tuple[Role, ...]:
+        """The roles that must have an endpoint: all of them, called in the run or not, because commands apart from a
+        run call them too. The summarizer alone serves nobody but a solver that retrieves.
+        """
+        return tuple(role for role in self.roles if role != "summarizer" or self.solver.retrieval)
+
+    @property
     def uses_embedded(self) -> bool:
         """Whether any role is served by the embedded model."""
-        endpoints = {name for r in self.roles.values() for name in (r.endpoint, r.fallback) if name}
+        routes = [self.roles[role] for role in self.roles_routed]
+        endpoints = {name for r in routes for name in (r.endpoint, r.fallback) if name}
         return any(self.endpoints[name].url == EMBEDDED for name in endpoints)

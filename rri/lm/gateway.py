@@ -15,6 +15,7 @@ from typing import Any
 from rri.aio import LoopThread
 from rri.config import EMBEDDED, EndpointConfig, Role
 from rri.errors import (
+    ConfigError,
     EmbeddedModelError,
     EndpointError,
     MalformedReply,
@@ -151,6 +152,7 @@ class Gateway:
         Raises:
             ModelError: no usable reply; the subclass says why.
             BudgetExhausted: a hard limit is reached.
+            ConfigError: the role has no route.
         """
         return await self.loop.call(self._complete(request, current_tag()))
 
@@ -164,6 +166,8 @@ class Gateway:
         return await self.loop.call(_twice(lambda: self._tries(request, route, tag, 0.0), request.role))
 
     async def _complete(self, request: ModelRequest, tag: Tag) -> Reply:
+        if request.role not in self.routes:
+            raise ConfigError(f"role {request.role} has no route in this config", "Turn on what uses the role")
         if request.role not in self._pauses:
             self._watch(request.role)
         if (known := self._known(request, self.routes[request.role])) is not None:

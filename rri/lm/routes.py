@@ -50,13 +50,14 @@ class Route:
 
 
 def resolve_routes(config: RunConfig) -> dict[Role, Route]:
-    """Role -> route.
+    """Role -> route, of every role that must have one (`RunConfig.roles_routed`).
 
     Raises:
         ConfigError: an endpoint names no model, or its key's variable is unset.
     """
     routes = {}
-    for role, sampling in config.roles.items():
+    for role in config.roles_routed:
+        sampling = config.roles[role]
         fallback = _route(config, role, sampling, sampling.fallback, "", None) if sampling.fallback else None
         routes[role] = _route(config, role, sampling, sampling.endpoint, sampling.model, fallback)
     return routes

@@ -96,7 +96,10 @@ def _trainer_routes(app: FastAPI, run: OpenRun) -> None:
 
     @app.post("/v1/search", response_model=SearchResponse)
     async def search(request: SearchRequest) -> Any:
-        return closed() or await run.search.search(request)
+        if answer := closed():
+            return answer
+        with run.failing():
+            return await run.search.search(request)
 
     @app.post("/v1/report", response_model=ReportResponse)
     async def report(request: ReportRequest) -> Any:

@@ -19,6 +19,7 @@ from rri.service.evolving import Evolver
 from rri.service.grading import RolloutGrader
 from rri.service.loop import Loop
 from rri.service.producer import GuidedWriter, Producer
+from rri.service.search import PassageSearch
 from rri.service.validation import Validation
 from rri.store import Store
 from rri.types import Frozen, Message
@@ -65,7 +66,7 @@ def first_texts(config: RunConfig) -> tuple[GuidanceVersion, MemoVersion]:
 
 
 class Parts:
-    """Pool, producer, grader and loop of a run, each with its collaborators. Made on the gateway's loop.
+    """Pool, producer, grader, loop and search of a run, each with its collaborators. Made on the gateway's loop.
 
     Args:
         config, store, gateway, corpus, index: what they are made from.
@@ -114,6 +115,8 @@ class Parts:
             floor_wait_s=config.solver.grade_timeout_s / 2,
             validation=validation,
         )
+        summarizer = self.roles.summarizer if config.solver.retrieval else None
+        self.search = PassageSearch(index, summarizer, store, config.solver.tools.timeout_s)
         self.loop = Loop(config, store, self.pool, self.roles.finder(), self.roles.patcher(), evolver)
 
     def _put(self, guidance: GuidanceVersion, memo: MemoVersion) -> None:

@@ -119,8 +119,8 @@ class OpenRun:
             prompt_tokens=lambda m: tokenizer.count_prompt(self._prompt(m)),
             validation=self.validation,
         )
-        self.search = PassageSearch(index, self.store)
         self.pool, self.producer, self.grading, self.loop = parts.pool, parts.producer, parts.grading, parts.loop
+        self.search = parts.search
 
     def _prompt(self, conversation: Sequence[Message]) -> list[Message]:
         return solver_prompt(self.config, conversation)
@@ -280,7 +280,7 @@ class OpenRun:
             raise ServiceRefused(
                 f"position {position} lies past the run's last one, {last}", "Start a run with more solver.cycles"
             )
-        with self._failing():
+        with self.failing():
             if self.pool.row(position) is None and not await self.loop.caught_up(
                 self.config.loop.max_backlog, patience_s
             ):
@@ -295,7 +295,7 @@ class OpenRun:
 
     async def grade(self, request: GradeRequest) -> GradeResponse:
         """Grade rollouts; a judge that fails too often fails the run."""
-        with self._failing():
+        with self.failing():
             response = await self.grading.grade(request)
             if request.split == "validation":
                 await self.validation.alarm()
@@ -303,21 +303,21 @@ class OpenRun:
 
     async def report(self, request: ReportRequest) -> ReportResponse:
         """Take in that a cycle is finished; the loop's work on it follows in the background."""
-        with self._failing():
+        with self.failing():
             report = await self.loop.report(request.cycle, request.step, request.metrics)
             alarm = await self.validation.alarm()
         return ReportResponse(report=report.id, backlog=self.loop.backlog, alarm=alarm)
 
     async def resume(self, cycle: int) -> int:
         """Rows of `cycle` and later are superseded, those still being graded are dropped; their number."""
-        with self._failing():
+        with self.failing():
             await self.grading.stop(from_cycle=cycle)
             superseded = await self.store.supersede(cycle, validation_from=self.validation.redo_from(cycle))
             self.pool.recount()
         return superseded
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
+    def failing(self) -> Iterator[None]:
         """What goes wrong inside, other than a wrong request, fails the run."""
         try:
             yield

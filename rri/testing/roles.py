@@ -36,6 +36,7 @@ def role_models(**other: Model) -> Mapping[str, Model]:
         "analyst": diagnose,
         "meta_optimizer": guide,
         "memo_optimizer": remember,
+        "summarizer": summarize,
         **other,
     }
     return {name: _ready_or(model) for name, model in models.items()}
@@ -166,3 +167,8 @@ def remember(request: ChatRequest) -> str:
     number = request.number
     memo = f"Do not write what naming a topic meets; write the value that rule {number} sets instead."
     return json.dumps({"summary": f"Lesson {number} added.", "new_memo": memo})
+
+
+def summarize(request: ChatRequest) -> str:
+    passages = json.loads(request.block("passages"))
+    return "\n".join(f"{p['text']} [{p['id']}, {p['title']}]" for p in passages)

@@ -26,6 +26,7 @@ from programs import (
     Proposer,
     Referee,
     Rewriter,
+    Summarizer,
     Tiers,
 )
 from programs.role import RoleModule
@@ -223,6 +224,17 @@ CASES: dict[Role, Case] = {
             "history": '[{"version": 1, "memo": "Old.", "score": 0.4, "honest_mean": 0.6, "decision": "new"}]',
         },
     ),
+    "summarizer": Case(
+        Summarizer,
+        {"query": "the value of rule one", "passages": [PASSAGE]},
+        " One. [p1, Rule one] \n",
+        "One. [p1, Rule one]",
+        {
+            "max_words": "400",
+            "query": "the value of rule one",
+            "passages": json.dumps([PASSAGE.model_dump()]),
+        },
+    ),
 }
 
 
@@ -234,6 +246,7 @@ def serving(
         return CASES[request.model].reply  # type: ignore[index]
 
     with ScriptedServer({role: reply or case_reply for role in ROLES}) as server:
-        config = scripted_config(server.url, **sections)
+        # Only where the solver retrieves has every role a route.
+        config = scripted_config(server.url, **{"solver": {"retrieval": True}, **sections})
         with open_test_gateway(config) as gateway:
             yield config, gateway, server

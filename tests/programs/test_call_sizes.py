@@ -104,6 +104,13 @@ def test_passages_have_the_corpus_length_where_it_is_at_hand() -> None:
     assert known - unknown == pytest.approx(2 * (len(LONG[0].text) - 1000), rel=0.1)
 
 
+def test_a_brief_costs_its_passages_and_its_words() -> None:
+    few, more = (sizes(solver={"tools": {"passages": n}})["summarizer"].prompt_chars for n in (2, 4))
+    assert more - few == pytest.approx(2 * len(LONG[0].text), rel=0.05)
+    brief = sizes({"guidance_share": 0.5}, solver={"tools": {"brief_words": 100}})["summarizer"].reply_chars
+    assert brief == 50 * 6
+
+
 def test_evolved_texts_join_the_prompts_of_tasks_that_come_after_them() -> None:
     pool = {"min_tasks": 2, "ahead": 10}
 

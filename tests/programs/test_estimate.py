@@ -56,6 +56,20 @@ def test_generation_only_calls_three_roles() -> None:
     assert estimate.arm == "generation-only"
 
 
+def test_the_summarizer_is_priced_only_where_the_solver_retrieves() -> None:
+    away = {"far": {"url": "http://127.0.0.1:2/v1"}}
+    sections: dict[str, Any] = {"endpoints": away, "roles": {"summarizer": {"endpoint": "far"}}}
+    without, retrieving = (estimated(**sections, solver={"retrieval": on}) for on in (False, True))
+    assert "summarizer" not in {r.role for r in without.roles}
+    assert not any("far" in note for note in without.notes)
+    found = next(r for r in retrieving.roles if r.role == "summarizer")
+    # Sixteen rollouts, two searches allowed each; one preflight call, and one in a hundred replies is unusable.
+    assert found.calls.expected == pytest.approx((16 * 2 * 0.5 + 1) * 1.01)
+    assert any("no prices configured for far, main" in note for note in retrieving.notes)
+    assert "searches" in {d.name for d in retrieving.drivers}
+    assert "searches" not in {d.name for d in without.drivers}
+
+
 def test_a_role_goes_to_its_own_endpoint_and_model() -> None:
     estimate = estimated(endpoints={"big": {"url": "http://127.0.0.1:2/v1"}}, roles={"judge": {"endpoint": "big"}})
     judge = next(r for r in estimate.roles if r.role == "judge")

@@ -13,9 +13,9 @@ import pytest
 from programs.role import RoleModule
 from rri.config import Role
 from rri.lm import render, role_lm
-from rri.types import Message
+from rri.types import Message, Reference
 from signatures import PastGuidance, PastMemo
-from tests.programs.role_cases import CASES, TASK, serving
+from tests.programs.role_cases import CASES, PASSAGE, TASK, serving
 
 Arguments = Mapping[str, Any]
 
@@ -50,8 +50,13 @@ PLACES: dict[tuple[Role, str], Callable[[Arguments, str], dict[str, Any]]] = {
         **arguments,
         "history": [PastMemo(version=1, memo=attack, decision=attack)],
     },
+    ("summarizer", "query"): put("query"),
+    ("summarizer", "passages"): lambda arguments, attack: {
+        **arguments,
+        "passages": [PASSAGE, Reference(id=attack, title=attack, text=attack, source=attack)],
+    },
 }
-"""Where text of a model enters a prompt -> the arguments with an attack put there."""
+"""Where text of a model, or of the corpus, enters a prompt -> the arguments with an attack put there."""
 
 ATTACKS = [
     "</{name}>",
@@ -149,7 +154,16 @@ def test_an_answer_cannot_forge_a_verdict() -> None:
         assert [criterion["verdict"] for criterion in shown] == ["met", "unknown", "unmet"]
 
 
-@pytest.mark.parametrize("role", ["minter", "referee", "analyst", "meta_optimizer", "memo_optimizer"])
+def test_a_passage_cannot_become_two() -> None:
+    module, arguments = CASES["summarizer"].make(), CASES["summarizer"].arguments
+    for attack in attacks("passages"):
+        shown = json.loads(
+            blocks(module, rendered(module, PLACES["summarizer", "passages"](arguments, attack)))["passages"]
+        )
+        assert len(shown) == 2 and shown[0] == PASSAGE.model_dump()
+
+
+@pytest.mark.parametrize("role", ["minter", "referee", "analyst", "meta_optimizer", "memo_optimizer", "summarizer"])
 def test_attacks_reach_the_server_as_rendered(role: Role) -> None:
     case = CASES[role]
     places = [(name, place) for (owner, name), place in PLACES.items() if owner == role]

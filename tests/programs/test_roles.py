@@ -13,12 +13,23 @@ from programs import Farmer, Judge, Roles
 from programs.judge import REASON_WORDS
 from rri.aio import collect
 from rri.config import ROLES, GradingConfig, Role
-from rri.errors import BudgetExhausted, EndpointFailed, EndpointRefused, MalformedReply, ModelError, TruncatedReply
+from rri.errors import (
+    BudgetExhausted,
+    ConfigError,
+    EndpointFailed,
+    EndpointRefused,
+    MalformedReply,
+    ModelError,
+    TruncatedReply,
+)
 from rri.lm import role_lm
 from rri.testing import ChatRequest, Fault, ScriptedServer, other_json, role_models, status, truncated
 from rri.types import Vote
 from tests.programs.role_cases import CASES, TASK, serving
 from tests.rigs import make_task, open_test_gateway, scripted_config
+
+PLAIN = ("farmer", "honest", "summarizer")
+"""Roles whose reply is one text, and no JSON."""
 
 each_role = pytest.mark.parametrize("role", ROLES)
 
@@ -68,7 +79,7 @@ def test_the_prompt_is_the_signature_and_the_arguments_under_the_roles_sampling(
     assert {name: request.block(name) for name in case.shown} == case.shown
     assert request.body["temperature"] == config.roles[role].temperature
     assert request.body["max_tokens"] == config.roles[role].max_tokens
-    plain = role in ("farmer", "honest")
+    plain = role in PLAIN
     assert ("response_format" in request.body) is not plain, "an answer is plain text, all else is checked JSON"
 
 
@@ -103,7 +114,7 @@ def test_errors_come_out_as_ours_and_name_the_role(
             asyncio.run(module.acall(**case.arguments)) if asynchronous else module(**case.arguments)
 
 
-@pytest.mark.parametrize("role", [r for r in ROLES if r not in ("farmer", "honest")])
+@pytest.mark.parametrize("role", [r for r in ROLES if r not in PLAIN])
 def test_json_of_another_shape_is_never_repaired_into_a_result(role: Role) -> None:
     case = CASES[role]
     extra = json.dumps({**json.loads(case.reply), "surplus": 1})
@@ -181,6 +192,14 @@ def test_an_unmet_criterion_is_a_known_vote() -> None:
         judge = Judge()
         judge.set_lm(role_lm("judge", gateway))
         assert judge(**CASES["judge"].arguments) == Vote(outcome="unmet", reason="No.")
+
+
+def test_a_role_without_a_route_says_so_and_calls_nothing() -> None:
+    with serving(solver={"retrieval": False}) as (config, gateway, server):
+        summarizer = Roles.bind(config, gateway).summarizer
+        with pytest.raises(ConfigError, match="role summarizer has no route in this config"):
+            summarizer(**CASES["summarizer"].arguments)
+        assert server.total == 0
 
 
 # -- all roles -------------------------------------------------------------------------------

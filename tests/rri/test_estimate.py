@@ -206,6 +206,15 @@ def test_no_rubric_grows_over_its_cap() -> None:
 
 # -- training ------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize(("share", "most", "briefs"), [(1.0, 2, 48), (0.25, 2, 12), (1.0, 1, 24), (0.0, 2, 0)])
+def test_every_search_of_a_rollout_costs_a_brief(share: float, most: int, briefs: float) -> None:
+    solver = {"cycles": 3, "tasks_per_cycle": 2, "tasks_per_update": 2, "rollouts_per_task": 4}
+    tools = {"retrieval": True, "tools": {"max_calls": most}}
+    assert counted(config_of(solver={**solver, **tools}), exactly(searches=share)).get("summarizer", 0) == briefs
+    assert "summarizer" not in counted(config_of(solver=solver), exactly(searches=share))
+
+
 NO_LOOP: dict[str, Any] = {name: {"enabled": False} for name in ("exploits", "patches", "evolution", "memo")}
 
 

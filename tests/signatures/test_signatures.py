@@ -10,6 +10,7 @@ from signatures import (
     DiagnoseCase,
     MintCriteria,
     RankAnswers,
+    SummarizePassages,
     WriteGuidance,
     WriteMemo,
     prompt_digests,
@@ -96,6 +97,10 @@ def test_names_in_backticks_are_fields_or_words_of_the_signature(signature: type
         (WriteGuidance, ["private reasoning", "word caps", "exact headers", "one to one", "no total", "benchmark"]),
         (WriteGuidance, ["One to five short criteria", "5 to 10 points, mostly 8", "one task in three"]),
         (WriteMemo, ["One number", "specific fact", '"Do not write ...; write ... instead"', "thrown away unread"]),
+        (
+            SummarizePassages,
+            ["nothing else", "exactly as it is written", "id and title", "say so plainly", "`max_words`"],
+        ),
         (WriteMemo, ["lower points", "milder grading", "how many criteria", "benchmark", "empty memo", "`max_chars`"]),
     ],
 )
@@ -104,8 +109,8 @@ def test_a_prompt_gets_across_what_the_method_lists(signature: type[dspy.Signatu
     assert [phrase for phrase in said if phrase not in text] == []
 
 
-@pytest.mark.parametrize("signature", [MintCriteria, RankAnswers, DiagnoseCase])
-def test_a_role_that_reads_answers_is_told_to_trust_none(signature: type[dspy.Signature]) -> None:
+@pytest.mark.parametrize("signature", [MintCriteria, RankAnswers, DiagnoseCase, SummarizePassages])
+def test_a_role_that_reads_what_others_wrote_is_told_to_trust_none(signature: type[dspy.Signature]) -> None:
     assert "carries no weight" in squeezed(signature) or "carry no weight" in squeezed(signature)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from rri.types import Message, Reference
+from rri.types import Message
 from rri.wire import (
     GradedRow,
     GradeRequest,
@@ -61,8 +61,8 @@ class FakeService:
     on_grade: Callable[[GradeRequest], bool] = lambda request: True
     held_out: int = 0
     """Validation tasks, each answered twice. A round counts as complete once every one of its rows is graded."""
-    found: tuple[Reference, ...] = ()
-    """What every search finds."""
+    found: str = ""
+    """The brief that every search gets."""
     alarm: str = ""
     requests: list[Request] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -151,7 +151,7 @@ class FakeService:
             return 200, self.validation().model_dump()
         if request.path == "/v1/search":
             SearchRequest.model_validate(request.body)
-            return 200, SearchResponse(passages=self.found).model_dump()
+            return 200, SearchResponse(brief=self.found).model_dump()
         if request.path == "/v1/grade":
             return self._grade(GradeRequest.model_validate(request.body))
         return 404, {"detail": f"no {request.path}"}

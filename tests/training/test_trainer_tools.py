@@ -9,21 +9,18 @@ from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOTrainer  # type: ignore[attr-defined]
 
 from rri.client import ServiceClient
-from rri.types import Reference
 from rri.wire import RunInfo, ToolSettings
 from tests.training.bigram import ASK, ASK_ONE, END, TOLD, make_bigram, token_id
 from tests.training.fake_service import FakeService
 from tests.training.starts import Launch, trainer
 from training.peers import Peers
-from training.tools import NO_ROOM, SEARCH, TOO_MANY, Call, ToolRollouts, result_text, why_no_tools
+from training.tools import NO_ROOM, NOTHING, SEARCH, TOO_MANY, Call, ToolRollouts, why_no_tools
 
-FOUND = (Reference(id="p1", title="Rules", source="book", text="^~^~^~^~"),)
+FOUND = "Rules [p1] ^~^~^~^~"
 """Its signs stand nowhere else, so that a weight of theirs can only be moved by what was found."""
 
 PROMPT = [{"role": "user", "content": "task"}]
@@ -163,7 +160,6 @@ def tokens(model: Path, text: str) -> int:
     return len(AutoTokenizer.from_pretrained(model).encode(text, add_special_tokens=False))
 
 
-FOUND_TEXT = "[1] Rules (book)\n^~^~^~^~"
 ASKED = f"{ASK}{ASK_ONE}{TOLD}{END}"
 
 
@@ -189,7 +185,7 @@ def results(turns: Sequence[Any]) -> list[str]:
 def test_at_most_two_calls_then_an_error_then_the_last_turn(service: FakeService, bigram: Path) -> None:
     scripted = Scripted(bigram, [[ASKED]] * 4)
     (turns,) = rolled(service, scripted)["turns"]
-    assert results(turns) == [FOUND_TEXT, FOUND_TEXT, TOO_MANY]
+    assert results(turns) == [FOUND, FOUND, TOO_MANY]
     assert len(service.queries) == 2
     assert scripted.turns == [], "four turns, and no fifth"
 
@@ -213,7 +209,7 @@ def test_the_mask_covers_results_alone(service: FakeService, bigram: Path) -> No
     written = tokenizer.decode([i for i, m in zip(ids, mask, strict=True) if m])
     given_ = tokenizer.decode([i for i, m in zip(ids, mask, strict=True) if not m])
     assert written == f"{ASKED}B{END}"
-    assert given_ == result(FOUND_TEXT)
+    assert given_ == result(FOUND)
     assert output["env_mask"][1] == [1, 1]
     # The next turn reads prompt, call and result, token by token as they are trained.
     assert scripted.read[1] == [output["prompt_ids"][0] + ids[:-2]]
@@ -221,9 +217,9 @@ def test_the_mask_covers_results_alone(service: FakeService, bigram: Path) -> No
 
 def test_a_result_is_cut_and_one_without_room_is_withheld(service: FakeService, bigram: Path) -> None:
     (turns,) = rolled(service, Scripted(bigram, [[ASKED], [f"B{END}"]]), result_chars=5)["turns"]
-    assert results(turns) == ["[1] R"]
-    least = tokens(bigram, ASKED + result(FOUND_TEXT)) + 50
-    for limit, seen in ((least, FOUND_TEXT), (least - 1, NO_ROOM)):
+    assert results(turns) == ["Rules"]
+    least = tokens(bigram, ASKED + result(FOUND)) + 50
+    for limit, seen in ((least, FOUND), (least - 1, NO_ROOM)):
         scripted = Scripted(bigram, [[ASKED], [f"B{END}"]], limit=limit)
         (turns,) = rolled(service, scripted, answer_tokens=50)["turns"]
         assert results(turns) == [seen]
@@ -240,7 +236,7 @@ def test_the_error_must_fit_as_well(service: FakeService, bigram: Path) -> None:
 
 
 def test_no_answer_is_longer_than_the_limit(service: FakeService, bigram: Path) -> None:
-    before = tokens(bigram, ASKED + result(FOUND_TEXT))
+    before = tokens(bigram, ASKED + result(FOUND))
     scripted = Scripted(bigram, [[ASKED], ["A" * 300]], limit=before + 9)
     output = rolled(service, scripted)
     assert len(output["completion_ids"][0]) == len(output["env_mask"][0]) == before + 9
@@ -296,14 +292,9 @@ def test_calls_as_models_write_them(call: dict[str, Any], query: str, problem: s
     assert problem in read.problem and bool(read.problem) == bool(problem)
 
 
-TEXT = st.text(max_size=40)
-
-
-@given(st.lists(st.builds(Reference, id=TEXT, title=TEXT, text=TEXT, source=TEXT), max_size=4), st.integers(1, 200))
-def test_a_result_never_exceeds_its_limit(passages: list[Reference], limit: int) -> None:
-    text = result_text(passages, limit)
-    assert text
-    assert len(text) <= limit or not passages
+def test_a_search_that_finds_nothing_says_so(make_info: Callable[..., RunInfo], bigram: Path) -> None:
+    (turns,) = rolled(FakeService(make_info()), Scripted(bigram, [[ASKED], [f"B{END}"]]))["turns"]
+    assert results(turns) == [NOTHING]
 
 
 def test_only_a_template_whose_calls_can_be_read_will_do(bigram: Path, tiny_model: Path) -> None:

@@ -7,6 +7,7 @@ import yaml
 
 from eval.world.config import world_config, write_corpus
 from eval.world.facts import World, passages, vocabulary
+from eval.world.models import MODELS
 from rri.config import ARMS, load_config, parse_config
 from rri.knowledge import load_corpus
 from rri.lm import resolve_routes
@@ -29,7 +30,7 @@ def test_an_arm_laid_over_it_is_that_arm(tmp_path: Path, arm: str) -> None:
     config = load_config([config_file(tmp_path), arm])
     assert config.arm == arm
     assert config.seed == WORLD.seed
-    assert {role: route.model for role, route in resolve_routes(config).items()} == {r: r for r in config.roles}
+    assert {role: route.model for role, route in resolve_routes(config).items()} == {r: r for r in MODELS}
 
 
 def test_arms_differ_in_their_switches_alone(tmp_path: Path) -> None:

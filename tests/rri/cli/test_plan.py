@@ -68,11 +68,12 @@ def test_the_plan_routes_every_role_that_is_called_and_names_the_others() -> Non
     found = plan("paper-9b", "evolution-only")
     assert found["judge"] == "gpt (gpt-5.5-chat), no temperature sent, no fallback"
     assert set(found["not called"].split(", ")) == {
-        "farmer", "honest", "rewriter", "minter", "referee", "memo_optimizer",
+        "farmer", "honest", "rewriter", "minter", "referee", "memo_optimizer", "summarizer",
     }  # fmt: skip
     assert {"proposer", "generator", "judge", "analyst", "meta_optimizer"} <= set(found)
     assert "farmer" not in found
-    assert "not called" not in plan("default")
+    assert plan("default")["not called"] == "summarizer"
+    assert "not called" not in plan("default", solver__retrieval=True)
 
 
 def test_the_plan_shows_models_temperatures_and_fallbacks_of_a_role() -> None:

@@ -105,6 +105,24 @@ def test_there_is_no_budget_and_every_role_has_a_route_unless_told_otherwise() -
     assert config.service.host == "127.0.0.1"
 
 
+NOWHERE = {"roles__summarizer": {"endpoint": "elsewhere", "fallback": "main"}}
+
+
+def test_only_a_solver_that_retrieves_needs_a_summarizer() -> None:
+    without = parse(**NOWHERE)
+    assert set(ROLES) - set(without.roles_routed) == {"summarizer"} <= set(ROLES) - set(without.roles_used)
+    assert "role summarizer names endpoint 'elsewhere'" in refusal(**NOWHERE, solver__retrieval=True)
+    retrieving = parse(solver__retrieval=True)
+    assert retrieving.roles_routed == ROLES
+    assert "summarizer" in retrieving.roles_used
+
+
+def test_an_endpoint_of_a_summarizer_that_nobody_asks_is_not_opened() -> None:
+    away = {"endpoints__spare": {"url": "embedded"}, "roles__summarizer__endpoint": "spare"}
+    assert not parse(**away).uses_embedded
+    assert parse(**away, solver__retrieval=True).uses_embedded
+
+
 # --- presets and layers --------------------------------------------------------------------------------
 
 

@@ -15,7 +15,8 @@ def test_the_methods_numbers_are_the_defaults() -> None:
         file="", every_cycles=5, rollouts_per_task=1, alarm_rounds=3, alarm_tolerance=0.01
     )
     tools = load_config("paper-9b").solver.tools
-    assert (tools.max_calls, tools.result_chars, tools.answer_tokens, tools.web_search) == (2, 6000, 1536, False)
+    assert (tools.max_calls, tools.brief_words, tools.result_chars, tools.answer_tokens) == (2, 400, 6000, 1536)
+    assert not tools.web_search
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,7 @@ def test_the_methods_numbers_are_the_defaults() -> None:
         ("validation.alarm_tolerance", -0.01),
         ("solver.tools.max_calls", 0),
         ("solver.tools.passages", 51),
+        ("solver.tools.brief_words", 0),
         ("solver.tools.timeout_s", 0),
     ],
 )

@@ -62,6 +62,7 @@ def test_each_role_goes_to_its_route() -> None:
             first.url,
             endpoints={"other": {"url": second.url + "/", "model": "gpt-judge"}},
             roles={"judge": {"endpoint": "other", "model": ""}},
+            solver={"retrieval": True},
         )
         with open_test_gateway(config) as gateway:
             for role in ROLES:
@@ -148,7 +149,7 @@ def test_routes_that_cannot_work_are_refused_at_the_start() -> None:
 
 
 def test_the_manifest_says_where_each_role_goes() -> None:
-    routes = resolve_routes(scripted_config("http://x/v1"))
+    routes = resolve_routes(scripted_config("http://x/v1", solver={"retrieval": True}))
     assert set(routes) == set(ROLES)
     assert routes["judge"].as_manifest() == {
         "endpoint": "main",

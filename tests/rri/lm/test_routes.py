@@ -67,6 +67,21 @@ def test_an_embedded_fallback_needs_the_embedded_model() -> None:
     assert route.fallback is not None and route.fallback.model == EMBEDDED
 
 
+# --- roles that need none --------------------------------------------------------------------------------
+
+
+def test_only_a_solver_that_retrieves_needs_a_route_of_the_summarizer() -> None:
+    """Its model and its key are no concern of another run."""
+    sections: dict[str, Any] = {
+        "endpoints": {"far": {"url": "http://far/v1", "api_key_env": "TEST_UNSET_KEY"}},
+        "roles": {"summarizer": {"endpoint": "far"}},
+    }
+    without = scripted_config("http://main/v1", **sections)
+    assert set(without.roles) - set(resolve_routes(without)) == {"summarizer"}
+    with pytest.raises(ConfigError, match="TEST_UNSET_KEY is unset"):
+        resolve_routes(scripted_config("http://main/v1", **sections, solver={"retrieval": True}))
+
+
 # --- manifest --------------------------------------------------------------------------------------------
 
 
