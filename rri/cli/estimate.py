@@ -14,7 +14,9 @@ from programs.estimate import Bounds, Driver, RoleEstimate, RunEstimate, StageEs
 from rri.cli.console import readable_time
 from rri.config import load_config
 from rri.errors import ConfigError, CorpusError
+from rri.estimate import HeldOutSize
 from rri.knowledge import load_corpus
+from rri.service.validation import read_held_out
 from rri.types import Reference
 
 __all__ = ["assumed", "estimate_command", "readable_count"]
@@ -30,6 +32,7 @@ def estimate_command(
 
     Raises:
         ConfigError: a wrong config, or a wrong assumption.
+        TaskFileError: the validation file cannot be read, or a task of it cannot be used.
     """
     given = assumed(assumptions)
     config = load_config(list(sources), overrides)
@@ -40,7 +43,8 @@ def estimate_command(
     except CorpusError as error:
         # The corpus may lie elsewhere. How long its passages are is then an assumption, and said to be one.
         missing = error.what
-    estimate = estimate_run(config, given, passages)
+    held_out = HeldOutSize.of(read_held_out(config.validation).tasks)
+    estimate = estimate_run(config, given, passages, held_out)
     if missing:
         estimate = estimate.model_copy(update={"notes": (*estimate.notes, missing)})
     if as_json:
@@ -80,9 +84,10 @@ def readable_count(number: float) -> str:
 def _show(console: Console, title: str, estimate: RunEstimate) -> None:
     console.print(Rule(Text(f"estimate of {title}")))
     arm = f"arm {estimate.arm}: " if estimate.arm != "custom" else ""
-    console.print(
-        Text(f"{arm}{estimate.tasks:,} tasks, {estimate.cycles:,} cycles, {estimate.rollouts:,} rollouts to grade")
-    )
+    counts = f"{estimate.tasks:,} tasks, {estimate.cycles:,} cycles, {estimate.rollouts:,} rollouts to grade"
+    if rounds := estimate.validation_rounds:
+        counts += f", {estimate.validation_rollouts:,} more in {rounds:,} validation round{'' if rounds == 1 else 's'}"
+    console.print(Text(arm + counts))
     console.print(_roles(estimate))
     console.print(_totals(estimate))
     if estimate.hours is not None:

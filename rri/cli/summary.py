@@ -13,6 +13,7 @@ from rich.text import Text
 
 from rri.cli.console import counted, cut, plain_table, readable_time, signed
 from rri.cli.loop_summary import loop_lines, loop_of
+from rri.cli.validation_summary import validation_of, validation_parts
 from rri.config import EMBEDDED
 from rri.evidence import Admission
 from rri.rundir import RunDir
@@ -54,6 +55,7 @@ def summary_of(store: Store, folder: RunDir) -> dict[str, Any]:
         "tasks": [_task_row(a, now.get(a.task.task_id), store) for a in store.admissions()],
         "cycles": [{"cycle": c, "rollouts": n, "mean_score": mean} for c, n, mean in store.cycle_scores()],
         "grading": store.score_summary(),
+        "validation": validation_of(store, folder, config),
         "protocol": "ours",
         "loop": loop_of(store, config),
         "calls": calls,
@@ -102,6 +104,9 @@ def print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     console.print(_tasks(summary, console.width))
     if summary["cycles"]:
         console.print(_cycles(summary))
+    if summary["validation"]:
+        for part in validation_parts(summary["validation"]):
+            console.print(part)
     console.print(_calls(summary))
     console.print(_times(summary))
     if summary["note"]:

@@ -16,7 +16,15 @@ from rri.tokens import SolverTokenizer
 from rri.types import Message, Task, digest_of
 from rri.wire import ValidationSet, ValidationTask
 
-__all__ = ["NOTHING_HELD_OUT", "HeldOut", "Validation", "load_held_out", "validation_stats"]
+__all__ = [
+    "NOTHING_HELD_OUT",
+    "HeldOut",
+    "Validation",
+    "load_held_out",
+    "read_held_out",
+    "validation_history",
+    "validation_stats",
+]
 
 ANY_LENGTH = RubricLimits(max_criteria_repaired=1000)
 """These rubrics are never repaired, so that a benchmark's long ones need no bound."""
@@ -73,7 +81,7 @@ def load_held_out(
     prompt: Callable[[Sequence[Message]], list[Message]],
     max_prompt_tokens: int,
 ) -> HeldOut:
-    """Read and check the validation file; nothing when the config names none.
+    """`read_held_out`, every prompt also checked against the solver's.
 
     Args:
         config: names the file.
@@ -84,18 +92,40 @@ def load_held_out(
     Raises:
         TaskFileError: it cannot be read, or a task of it cannot be used.
     """
+
+    def too_long(task: Task) -> str:
+        length = tokenizer.count_prompt(prompt(task.conversation))
+        over = length > max_prompt_tokens
+        return f"its prompt has {length} tokens, the solver takes {max_prompt_tokens}" if over else ""
+
+    return read_held_out(config, too_long)
+
+
+def read_held_out(config: ValidationConfig, refuse: Callable[[Task], str] = lambda task: "") -> HeldOut:
+    """Read and check the validation file; nothing when the config names none.
+
+    Args:
+        config: names the file.
+        refuse: why a task cannot be used; empty where it can.
+
+    Raises:
+        TaskFileError: it cannot be read, or a task of it cannot be used.
+    """
     if not config.file:
         return NOTHING_HELD_OUT
     tasks: list[Task] = []
     problems: list[str] = []
     lines: dict[str, int] = {}
-    for row in read_brought(Path(config.file), ANY_LENGTH):
+    try:
+        rows = read_brought(Path(config.file), ANY_LENGTH)
+    except TaskFileError as error:
+        raise TaskFileError(f"validation.file: {error.what}", error.fix) from None
+    for row in rows:
         if isinstance(row, RefusedLine):
             problems.append(f"line {row.line}: {row.why}")
             continue
-        length = tokenizer.count_prompt(prompt(row.task.conversation))
-        if length > max_prompt_tokens:
-            problems.append(f"line {row.line}: its prompt has {length} tokens, the solver takes {max_prompt_tokens}")
+        if why := refuse(row.task):
+            problems.append(f"line {row.line}: {why}")
         problems += _repeated(row, lines)
         tasks.append(row.task)
     if problems:
@@ -122,8 +152,8 @@ def complete_rounds(store: Store, config: ValidationConfig, tasks: int) -> list[
     return [row for row in store.validation_rows() if row.rollouts >= size] if size else []
 
 
-def alarm_of(store: Store, config: ValidationConfig, rows: Sequence[ValidationRow]) -> str:
-    """The alarm as of the latest of these rounds; empty while there is none."""
+def beside_training(store: Store, rows: Sequence[ValidationRow]) -> list[ValidationRound]:
+    """These rounds, each with the mean training score of the cycles since the one before it."""
     trained = store.scored_by_cycle()
     rounds: list[ValidationRound] = []
     since = -1
@@ -133,12 +163,40 @@ def alarm_of(store: Store, config: ValidationConfig, rows: Sequence[ValidationRo
         train = sum(scored * mean for scored, mean in window) / rollouts if rollouts else None
         rounds.append(ValidationRound(cycle=row.cycle, train=train, validation=row.mean))
         since = row.cycle
+    return rounds
+
+
+def alarm_of(config: ValidationConfig, rounds: Sequence[ValidationRound]) -> str:
+    """The alarm as of the latest of these rounds; empty while there is none."""
     return divergence_alarm(rounds, alarm_rounds=config.alarm_rounds, tolerance=config.alarm_tolerance)
 
 
 def validation_stats(store: Store, config: ValidationConfig, tasks: int) -> dict[str, Any]:
     """The latest complete round, and the alarm, for `rri status` and `/metrics`; `tasks` is the number of tasks."""
     rows = complete_rounds(store, config, tasks)
+    return _latest(tasks, rows, alarm_of(config, beside_training(store, rows)))
+
+
+def validation_history(store: Store, config: ValidationConfig, tasks: int) -> dict[str, Any]:
+    """`validation_stats`, and under `history` every complete round in order: `cycle`, `rollouts`, mean `score`, mean
+    training score `train` of the cycles since the round before, and the `alarm` as it stood after the round.
+    """
+    rows = complete_rounds(store, config, tasks)
+    rounds = beside_training(store, rows)
+    history: list[dict[str, Any]] = [
+        {
+            "cycle": row.cycle,
+            "rollouts": row.rollouts,
+            "score": row.mean,
+            "train": rounds[i].train,
+            "alarm": alarm_of(config, rounds[: i + 1]),
+        }
+        for i, row in enumerate(rows)
+    ]
+    return {**_latest(tasks, rows, history[-1]["alarm"] if history else ""), "history": history}
+
+
+def _latest(tasks: int, rows: Sequence[ValidationRow], alarm: str) -> dict[str, Any]:
     last = rows[-1] if rows else None
     return {
         "tasks": tasks,
@@ -147,7 +205,7 @@ def validation_stats(store: Store, config: ValidationConfig, tasks: int) -> dict
         "score": last.mean if last else None,
         "unscored_share": 1 - last.scored / last.rollouts if last else None,
         "truncated_share": last.truncated / last.rollouts if last else None,
-        "alarm": alarm_of(store, config, rows),
+        "alarm": alarm,
     }
 
 
@@ -211,7 +269,7 @@ class Validation:
     async def alarm(self) -> str:
         """The alarm as of the latest complete round; empty while there is none. Each is kept once as an event."""
         async with self._telling:
-            alarm = alarm_of(self.store, self.config, self._complete())
+            alarm = alarm_of(self.config, beside_training(self.store, self._complete()))
             if alarm and alarm not in [message for _, message, _ in self.store.events("validation_alarm")]:
                 await self.store.log("validation_alarm", alarm)
         return alarm

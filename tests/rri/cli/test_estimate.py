@@ -1,6 +1,7 @@
 """`rri estimate`: a table for people, one object for programs, and no model asked."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,40 @@ def test_a_corpus_that_is_not_here_is_an_assumption(tmp_path: Path, capsys: pyte
     notes = json.loads(outcome.out)["notes"]
     assert any("passages are taken to have 1200 characters" in note for note in notes)
     assert any("elsewhere.jsonl" in note for note in notes)
+
+
+def held_out_file(folder: Path, tasks: int, criteria: int) -> Path:
+    rubric = [{"criterion": f"Names the value of item number {i}", "points": 5} for i in range(criteria)]
+    path = folder / "held-out.jsonl"
+    path.write_text("".join(json.dumps({"prompt": f"Question {n}?", "rubric": rubric}) + "\n" for n in range(tasks)))
+    return path
+
+
+def test_validation_is_counted_from_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = held_out_file(tmp_path, tasks=3, criteria=7)
+    settings = (f"validation.file={file}", "validation.every_cycles=2", "solver.cycles=5", "grading.votes=1")
+    # A judge that never has to be asked twice, and answers that are never cut: 3 rounds, 3 tasks, 7 criteria.
+    certain = ("-a", "unusable_replies=0", "-a", "truncated_answers=0")
+    arguments = ("estimate", "smoke", *(part for s in settings for part in ("-s", s)), *certain)
+    outcome = rri_here(capsys, *arguments)
+    assert "rollouts to grade, 9 more in 3 validation rounds\n" in outcome.out
+    assert re.search(r"^ *validation +63 ", outcome.out, re.MULTILINE)
+    data = json.loads(rri_here(capsys, *arguments, "--json").out)
+    assert (data["validation_rounds"], data["validation_rollouts"]) == (3, 9)
+    assert next(s for s in data["stages"] if s["name"] == "validation")["calls"]["expected"] == 9 * 7
+
+
+def test_a_run_without_validation_does_not_speak_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "validation" not in rri_here(capsys, "estimate", "smoke").out
+
+
+def test_a_validation_file_that_is_missing_or_wrong_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "nowhere.jsonl"
+    missing = rri_here(capsys, "estimate", "smoke", "-s", f"validation.file={file}")
+    assert missing.code != 0 and f"validation.file: no task file {file}" in missing.error_line
+    file.write_text('{"prompt": "Q?"}\n')
+    wrong = rri_here(capsys, "estimate", "smoke", "-s", f"validation.file={file}")
+    assert wrong.code != 0 and "1 line cannot be used (line 1: " in wrong.error_line
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rri.rundir import RunDir
 from rri.service.material import gather
 from rri.service.metrics import metrics_text
 from rri.service.run import OpenRun
-from rri.service.validation import HeldOut, load_held_out
+from rri.service.validation import HeldOut, load_held_out, read_held_out
 from rri.store import Origin, Store
 from rri.testing import ChatRequest, ScriptedServer, role_models
 from rri.tokens import SolverTokenizer
@@ -82,6 +82,23 @@ def test_a_file_that_cannot_be_used_is_refused(
     with pytest.raises(TaskFileError, match=r"validation\.file") as caught:
         loaded(write(tmp_path, *lines), tiny_model)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("content", "words"), [(None, "no task file"), ("", "holds no task")])
+def test_a_file_that_cannot_be_read_names_its_setting(content: str | None, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "held-out.jsonl"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(TaskFileError, match=rf"^validation\.file: .*{words}") as caught:
+        read_held_out(ValidationConfig(file=str(path)))
+    assert str(path) in caught.value.what and caught.value.fix
+
+
+def test_without_a_tokenizer_a_file_is_read_all_the_same(tmp_path: Path) -> None:
+    found = read_held_out(ValidationConfig(file=str(write(tmp_path, line("long " * 600)))))
+    assert len(found.tasks) == 1
+    with pytest.raises(TaskFileError, match="line 1: no"):
+        read_held_out(ValidationConfig(file=str(write(tmp_path))), lambda task: "no")
 
 
 def test_a_resume_with_other_tasks_under_the_same_name_is_refused(tmp_path: Path, tiny_model: Path) -> None:
