@@ -14,7 +14,7 @@ from typing import Any
 
 from rri.cases import GuidanceVersion, MemoVersion
 from rri.cli.console import ProgressLine, progress_line
-from rri.cli.import_ import unfit
+from rri.cli.import_ import too_long
 from rri.cli.opening import open_folder
 from rri.cli.run import interruptible
 from rri.config import RunConfig, load_config
@@ -30,6 +30,11 @@ __all__ = ["ForkedFrom", "copy_tasks", "fork_command"]
 
 BATCH = 64
 """Tasks in one commit."""
+NAMED = 10
+"""Most tasks that the screen names of those left behind for one reason."""
+
+Refusals = Mapping[str, Callable[[Task], str]]
+"""Reason, as `ForkedFrom` has it -> why a task must be left behind for it, empty where it need not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,8 @@ class ForkedFrom:
 
     `cycle` is the latest one that was reported there. `guidance` and `memo` are the versions there that are version 0
     here, None where they come from elsewhere. `servable` tasks were in its pool, `drafts` are still to be attacked, and
-    those `left_behind` do not fit the new solver's prompt or are kept apart for validation.
+    so many were `left_behind`: the ids `held_out` ask, in some version, what a validation task of the new run asks, and
+    the prompts of `too_long` do not fit the new solver.
     """
 
     run_id: str
@@ -49,6 +55,8 @@ class ForkedFrom:
     servable: int = 0
     drafts: int = 0
     left_behind: int = 0
+    held_out: tuple[str, ...] = ()
+    too_long: tuple[str, ...] = ()
 
 
 def fork_command(
@@ -78,7 +86,8 @@ def fork_command(
             # They are kept with the run; a file that it began with has no more say.
             overrides = {**overrides, "evolution.start": ""}
         with _scratch(new) as scratch, open_folder(scratch, sources, overrides, line.say) as (folder, config, material):
-            forked = _fill(folder, parent, store, texts, unfit(config, material), as_drafts=as_drafts, line=line)
+            refusals = {"held_out": material.held_out.refuser(), "too_long": too_long(config, material)}
+            forked = _fill(folder, parent, store, texts, refusals, as_drafts=as_drafts, line=line)
             _put(scratch, new)
     if as_json:
         sys.stdout.write(json.dumps({"directory": str(new), "arm": config.arm, **asdict(forked)}) + "\n")
@@ -147,7 +156,7 @@ def _fill(
     parent: RunDir,
     store: Store,
     texts: Texts | None,
-    refuse: Callable[[Task], str],
+    refusals: Refusals,
     *,
     as_drafts: bool,
     line: ProgressLine,
@@ -155,7 +164,7 @@ def _fill(
     """Copy what the new run starts with, and note in its manifest where that is from."""
     run_id, last = str(parent.manifest()["run_id"]), store.last_report()
     with contextlib.closing(Store(folder.path)) as new:
-        servable, drafts, left = asyncio.run(copy_tasks(store, new, refuse, line, as_drafts=as_drafts))
+        servable, drafts, left = asyncio.run(copy_tasks(store, new, refusals, line, as_drafts=as_drafts))
         if texts is not None:
             asyncio.run(new.begin_texts(*_renumbered(*texts, run_id)))
     forked = ForkedFrom(
@@ -166,7 +175,9 @@ def _fill(
         memo=texts[1].version if texts is not None else None,
         servable=servable,
         drafts=drafts,
-        left_behind=left,
+        left_behind=sum(map(len, left.values())),
+        held_out=left["held_out"],
+        too_long=left["too_long"],
     )
     manifest = {**folder.manifest(), "forked_from": asdict(forked)}
     write_atomically(folder.path / MANIFEST, json.dumps(manifest, indent=2) + "\n")
@@ -184,42 +195,49 @@ def _renumbered(guidance: GuidanceVersion, memo: MemoVersion, run_id: str) -> Te
 
 
 async def copy_tasks(
-    store: Store, new: Store, refuse: Callable[[Task], str], line: ProgressLine, *, as_drafts: bool
-) -> tuple[int, int, int]:
+    store: Store, new: Store, refusals: Refusals, line: ProgressLine, *, as_drafts: bool
+) -> tuple[int, int, dict[str, tuple[str, ...]]]:
     """Copy tasks, and the requests proposed so far, so that none of them is written again.
 
     Args:
         store: the run to start from. It may go on meanwhile.
         new: the empty store.
-        refuse: why the new run cannot take a task; empty where it can.
+        refusals: why the new run cannot take a task; the first that says something counts.
         line: told the progress.
         as_drafts: every task is attacked again, its present version being the first one.
 
     Returns:
-        How many tasks are servable, how many are drafts, and how many were refused.
+        How many tasks are servable, how many are drafts, and the ids left behind by reason.
     """
     # Drafts are read first: one that is admitted meanwhile is then in the pool too, and taken from there.
     waiting, entries = store.drafts(), store.servable()
     pooled = {task_id for task_id, _ in entries}
-    servable, drafts, left = 0, 0, 0
+    servable, drafts = 0, 0
+    left: dict[str, list[str]] = {reason: [] for reason in refusals}
+
+    def taken(versions: Sequence[Task]) -> bool:
+        for reason, why in refusals.items():
+            if any(map(why, versions)):
+                left[reason].append(versions[-1].task_id)
+                return False
+        return True
+
     for start in range(0, len(entries), BATCH):
         batch = [_evidence(store, *entry) for entry in entries[start : start + BATCH]]
         # Held-out tasks must not have been trained on in any version.
-        fits = [(admission, versions) for admission, versions in batch if not any(map(refuse, versions))]
+        fits = [(admission, versions) for admission, versions in batch if taken(versions)]
         if as_drafts:
             await new.add_drafts([_born(versions[-1]) for _, versions in fits], Origin(source="forked"))
             drafts += len(fits)
         else:
             await new.add_forked(fits)
             servable += len(fits)
-        left += len(batch) - len(fits)
         line.update(f"copied {servable + drafts}/{len(entries)} tasks")
-    others = [task for task in waiting if task.task_id not in pooled]
-    fitting = [_born(task) for task in others if not refuse(task)]
+    fitting = [_born(task) for task in waiting if task.task_id not in pooled and taken([task])]
     await new.add_drafts(fitting, Origin(source="forked"))
     for draw, rows in groupby(store.proposals(), key=lambda row: row[0]):
         await new.add_proposals(draw, [text for _, text in rows])
-    return servable, drafts + len(fitting), left + len(others) - len(fitting)
+    return servable, drafts + len(fitting), {reason: tuple(ids) for reason, ids in left.items()}
 
 
 def _evidence(store: Store, task_id: str, version: int) -> tuple[Admission, list[Task]]:
@@ -239,9 +257,10 @@ def _lines(new: Path, forked: ForkedFrom, config: RunConfig) -> Iterator[str]:
     after = f" after cycle {forked.cycle}" if forked.cycle is not None else ""
     yield f"{new} starts from run {forked.run_id} ({forked.path}){after}, arm {config.arm}"
     yield f"{forked.servable} tasks can be served at once, {forked.drafts} are drafts to be attacked"
-    if forked.left_behind:
-        why = "longer than solver.max_prompt_tokens, or asked in validation too"
-        yield f"left behind: {forked.left_behind} ({why})"
+    if forked.held_out:
+        yield f"left behind: {_named(forked.held_out)}, asked in validation too"
+    if forked.too_long:
+        yield f"left behind: {_named(forked.too_long)}, longer than solver.max_prompt_tokens"
     if forked.guidance is not None:
         yield f"guidance {forked.guidance} and memo {forked.memo} there are version 0 here"
     target, have = config.generation.tasks, forked.servable + forked.drafts
@@ -251,3 +270,9 @@ def _lines(new: Path, forked: ForkedFrom, config: RunConfig) -> Iterator[str]:
     else:
         yield f"generation.tasks is {target}: {max(0, target - have)} more will be written"
     yield f"go on with: rri run {new}"
+
+
+def _named(ids: Sequence[str]) -> str:
+    """How many tasks, and the first of them by name."""
+    more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
+    return f"{len(ids)} task{'' if len(ids) == 1 else 's'} ({', '.join(ids[:NAMED])}{more})"

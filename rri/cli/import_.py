@@ -18,7 +18,7 @@ from rri.store import Origin, Store
 from rri.taskfile import BroughtTask, RefusedLine, read_brought
 from rri.types import Task
 
-__all__ = ["SortedLines", "import_command", "sort_lines", "unfit"]
+__all__ = ["SortedLines", "import_command", "sort_lines", "too_long", "unfit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,17 @@ def unfit(config: RunConfig, material: Material) -> Callable[[Task], str]:
     """Why a run cannot take a task: its prompt, standing instructions included, is too long for the solver, or it is
     kept apart for validation.
     """
-    held_out = material.held_out.refuser()
+    long, held_out = too_long(config, material), material.held_out.refuser()
+    return lambda task: long(task) or held_out(task)
+
+
+def too_long(config: RunConfig, material: Material) -> Callable[[Task], str]:
+    """Why a task's prompt, standing instructions included, is too long for the solver; empty where it is not."""
 
     def why(task: Task) -> str:
         length = material.tokenizer.count_prompt(solver_prompt(config, task.conversation))
         limit = config.solver.max_prompt_tokens
-        return f"its prompt has {length} tokens, the solver takes {limit}" if length > limit else held_out(task)
+        return f"its prompt has {length} tokens, the solver takes {limit}" if length > limit else ""
 
     return why
 

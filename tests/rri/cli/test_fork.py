@@ -9,17 +9,18 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rri.cli.fork import fork_command
+from rri.cli.fork import NAMED, fork_command
 from rri.cli.import_ import import_command
 from rri.rundir import RunDir
 from rri.service.host import hosted
 from rri.service.material import gather, solver_prompt
 from rri.service.run import OpenRun
 from rri.store import Origin, Store
-from rri.types import Task
+from rri.types import Message, Task
 from tests.rri.cli.commands import Outcome, rri_here
 from tests.rri.cli.looped import Looped
 from tests.rri.store.evidence import admitted, numbered
@@ -110,6 +111,8 @@ def test_the_manifest_names_the_run_it_comes_from(fork: Fork, looped: Looped, tm
         "servable": 6,
         "drafts": 0,
         "left_behind": 0,
+        "held_out": [],
+        "too_long": [],
     }
     assert data == {"directory": str(tmp_path / "new"), "arm": "rri", **manifest["forked_from"]}
     assert manifest["run_id"] != parent["run_id"]
@@ -203,11 +206,11 @@ def test_drafts_of_the_other_run_come_as_drafts(tmp_path: Path, tiny_model: Path
     assert RunDir.existing(new).manifest()["forked_from"]["cycle"] is None
 
 
-def quietly(directory: Path, new: Path, **overrides: object) -> dict[str, int]:
+def quietly(directory: Path, new: Path, **overrides: object) -> dict[str, Any]:
     """`rri fork` with these changes, `__` standing for a dot; what the new manifest says of it."""
     changes = {key.replace("__", "."): value for key, value in overrides.items()}
     assert fork_command(directory, new, [], changes, as_drafts=False, quiet=True, as_json=True) == 0
-    found: dict[str, int] = RunDir.existing(new).manifest()["forked_from"]
+    found: dict[str, Any] = RunDir.existing(new).manifest()["forked_from"]
     return found
 
 
@@ -223,6 +226,7 @@ def test_tasks_that_do_not_fit_the_new_solvers_prompt_stay_behind(looped: Looped
         for limit in (max(lengths), min(lengths) - 1)
     ]
     assert [(c["servable"], c["left_behind"]) for c in counts] == [(6, 0), (0, 6)]
+    assert [c["too_long"] for c in counts] == [[], [task_id for task_id, _ in looped.run.store.servable()]]
 
 
 def test_what_the_new_run_validates_on_stays_behind_in_every_version(
@@ -231,13 +235,60 @@ def test_what_the_new_run_validates_on_stays_behind_in_every_version(
     """The request as it was written, before its rewrite: the run's solver has been trained near it."""
     task_id = looped.run.store.servable()[0][0]
     first = looped.run.store.versions(task_id)[0]
-    file = tmp_path / "held-out.jsonl"
-    file.write_text(json.dumps({"prompt": first.request, "rubric": [{"criterion": "States it", "points": 8}]}))
-    outcome = fork("-s", f"validation.file={file}")
+    assert first.request != tasks_of(looped.run.store)[task_id].request  # type: ignore[union-attr]
+    outcome = fork("-s", f"validation.file={asking(tmp_path, first.request)}")
     assert "5 tasks can be served at once" in outcome.out
-    assert "left behind: 1 (longer than solver.max_prompt_tokens, or asked in validation too)" in outcome.out
+    assert f"left behind: 1 task ({task_id}), asked in validation too\n" in outcome.out
+    assert "longer than" not in outcome.out
     with opened(tmp_path / "new") as run:
         assert run.pool.version(task_id) is None
+        forked = run.folder.manifest()["forked_from"]
+        assert (forked["left_behind"], forked["held_out"], forked["too_long"]) == (1, [task_id], [])
+
+
+def asking(folder: Path, *requests: str) -> Path:
+    """A validation file with these requests."""
+    rubric = [{"criterion": "States it", "points": 8}]
+    file = folder / "held-out.jsonl"
+    file.write_text("".join(json.dumps({"prompt": request, "rubric": rubric}) + "\n" for request in requests))
+    return file
+
+
+def test_drafts_and_tasks_attacked_again_stay_behind_too(fork: Fork, looped: Looped, tmp_path: Path) -> None:
+    task_id = looped.run.store.servable()[2][0]
+    file = asking(tmp_path, looped.run.store.versions(task_id)[-1].request, "Explain the first draft.")
+    outcome = fork("--drafts", "-s", f"validation.file={file}")
+    assert f"left behind: 1 task ({task_id}), asked in validation too\n" in outcome.out
+    assert "0 tasks can be served at once, 5 are drafts" in outcome.out
+    parent = tmp_path / "parent"
+    RunDir.create_or_resume(parent, looped.run.config, facts={}).close()
+    drafts = [drafted(numbered(1), "Explain the first draft."), drafted(numbered(2), "Explain the second draft.")]
+    with closing(Store(parent)) as store:
+        asyncio.run(store.add_drafts(drafts, Origin(source="imported")))
+    found = quietly(parent, tmp_path / "other", validation__file=str(file))
+    assert (found["drafts"], found["held_out"]) == (1, ["000001-abc"])
+    with opened(tmp_path / "other") as run:
+        assert "000001-abc" not in run.store.task_ids(), "and the run starts"
+
+
+def drafted(task: Task, request: str) -> Task:
+    return task.model_copy(update={"conversation": (Message(role="user", content=request),)})
+
+
+def test_of_many_tasks_left_behind_the_first_are_named(
+    tmp_path: Path, looped: Looped, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parent, many = tmp_path / "parent", [numbered(n) for n in range(1, NAMED + 3)]
+    RunDir.create_or_resume(parent, looped.run.config, facts={}).close()
+    with closing(Store(parent)) as store:
+        for task in many:
+            asyncio.run(store.add_admission(admitted(task)))
+    file = asking(tmp_path, many[0].request)
+    outcome = rri_here(capsys, "fork", str(parent), str(tmp_path / "new"), "-s", f"validation.file={file}")
+    named = ", ".join(task.task_id for task in many[:NAMED])
+    assert f"left behind: {NAMED + 2} tasks ({named} and 2 more), asked in validation too\n" in outcome.out
+    held_out = RunDir.existing(tmp_path / "new").manifest()["forked_from"]["held_out"]
+    assert held_out == [task.task_id for task in many], "the manifest has them all"
 
 
 # --- texts of one's own --------------------------------------------------------------------------------
