@@ -15,7 +15,16 @@ from pathlib import Path
 
 from rri.errors import ConfigError
 
-__all__ = ["FINAL", "Checkpoint", "check_resumable", "final_step", "newest_complete", "publish_final", "why_torn"]
+__all__ = [
+    "FINAL",
+    "Checkpoint",
+    "check_resumable",
+    "final_step",
+    "newest_complete",
+    "publish_final",
+    "steps_in",
+    "why_torn",
+]
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +64,8 @@ def newest_complete(folder: Path, *, updates_per_cycle: int) -> Checkpoint | Non
     Torn ones are skipped, and so are those in the middle of a cycle: the rest of their generation batch
     died with the process. Nothing is deleted.
     """
-    found = sorted((int(p.name.removeprefix("checkpoint-")), p) for p in folder.glob("checkpoint-*") if _numbered(p))
-    for step, path in reversed(found):
+    for step in reversed(steps_in(folder)):
+        path = folder / f"checkpoint-{step}"
         why = why_torn(path)
         if not why and step % updates_per_cycle:
             why = f"{step} updates end within a cycle of {updates_per_cycle}"
@@ -64,6 +73,11 @@ def newest_complete(folder: Path, *, updates_per_cycle: int) -> Checkpoint | Non
             return Checkpoint(path, step, len(list(_zero_folder(path).glob("*_optim_states.pt"))))
         log.warning("skipping %s: %s", path, why)
     return None
+
+
+def steps_in(folder: Path) -> list[int]:
+    """After how many updates the checkpoints in `folder` were begun, in order, torn ones too."""
+    return sorted(int(p.name.removeprefix("checkpoint-")) for p in folder.glob("checkpoint-*") if _numbered(p))
 
 
 def why_torn(path: Path) -> str:

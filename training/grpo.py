@@ -98,8 +98,8 @@ def train(args: GRPOConfig, schedule: Schedule, info: RunInfo, client: ServiceCl
     if final_step(output) == args.max_steps:
         log.info("%s is there already, after %d updates: nothing to do", output / "final", args.max_steps)
         return
-    reasoning = inspect_start(args, info)
     peers = Peers(args.ddp_timeout)
+    reasoning = inspect_start(args, info, peers)
     checkpoint = newest_complete(output, updates_per_cycle=schedule.updates_per_cycle)
     done = checkpoint.step if checkpoint else 0
     zero_ranks = args.world_size if args.deepspeed_plugin is not None else 0

@@ -6,15 +6,21 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import httpx
 import torch
+import transformers
 from packaging.version import Version
 from transformers import AutoConfig, AutoTokenizer
 
 from rri.errors import ConfigError, ServiceUnavailable
-from rri.wire import RunInfo
+from rri.wire import LoraSettings, RunInfo
+from training.checkpoints import steps_in
+from training.disk_room import checkpoint_bytes, disk_need, free_bytes, why_no_room
+from training.model_shape import HEAD, ModelShape
+from training.peers import Peers
 from training.reasoning import Reasoning, reasoning_of
 from training.tools import why_no_tools
 
@@ -22,11 +28,13 @@ __all__ = [
     "Machine",
     "ModelFacts",
     "await_vllm_server",
+    "check_room",
     "check_start",
     "findings",
     "inspect_start",
     "load_text_side",
     "model_facts",
+    "model_shape",
     "this_machine",
 ]
 
@@ -69,7 +77,7 @@ class Machine:
 @dataclass(frozen=True)
 class ModelFacts:
     """What the base model's tokenizer and config say. `unrendered` is why its chat template refused a probe, `no_tools`
-    why the model's tool calls cannot be used.
+    why the model's tool calls cannot be used. `shape` is None where the config alone does not tell it.
     """
 
     has_template: bool
@@ -77,21 +85,32 @@ class ModelFacts:
     has_end: bool
     context: int | None
     no_tools: str = ""
+    shape: ModelShape | None = None
 
 
-def inspect_start(args: Any, info: RunInfo) -> Reasoning:
-    """Look at machine, packages and base model; how that model marks its reasoning.
+def inspect_start(args: Any, info: RunInfo, peers: Peers) -> Reasoning:
+    """Look at machine, packages, base model and disk; how that model marks its reasoning.
 
     Args:
         args: the GRPOConfig.
         info: the run.
+        peers: the other ranks.
 
     Raises:
         ConfigError: everything that is missing.
         ServiceUnavailable: the vLLM server does not answer.
     """
     tokenizer, config = load_text_side(info.base_model, trust_remote_code=args.trust_remote_code)
-    check_start(args, info, this_machine(args), model_facts(tokenizer, config))
+    machine, model = this_machine(args), model_facts(tokenizer, config, model_shape(args, config))
+    check_start(args, info, machine, model)
+    failure: ConfigError | None = None
+    # Others may write to the same disk meanwhile, so one rank looks, and all stop where it finds no room.
+    if args.distributed_state.is_main_process:
+        try:
+            check_room(args, info, machine, model.shape)
+        except ConfigError as error:
+            failure = error
+    peers.fail_together(failure)
     if args.use_vllm and args.vllm_mode == "server" and args.distributed_state.is_main_process:
         await_vllm_server(args)
     return reasoning_of(tokenizer, info.reasoning, args.chat_template_kwargs)
@@ -105,6 +124,29 @@ def check_start(args: Any, info: RunInfo, machine: Machine, model: ModelFacts) -
     """
     if found := list(findings(args, info, machine, model)):
         raise ConfigError("; ".join(found))
+
+
+def check_room(args: Any, info: RunInfo, machine: Machine, shape: ModelShape | None) -> None:
+    """Refuse a start whose checkpoints cannot fit on the disk.
+
+    Nothing is known without `shape`, or where the disk cannot be asked.
+
+    Raises:
+        ConfigError: how much is free, how much is needed, and what to do.
+    """
+    if shape is None:
+        return
+    output, optim = Path(str(args.output_dir)), str(getattr(args.optim, "value", args.optim))
+    each, result = checkpoint_bytes(
+        shape, info.lora, sharding=machine.sharding, zero_stage=machine.zero_stage, optim=optim
+    )
+    need = disk_need(args, each, result, steps_in(output))
+    try:
+        free = free_bytes(output)
+    except OSError:
+        return
+    if why := why_no_room(args, need, free):
+        raise ConfigError(why)
 
 
 def findings(args: Any, info: RunInfo, machine: Machine, model: ModelFacts) -> Iterator[str]:
@@ -126,8 +168,8 @@ def findings(args: Any, info: RunInfo, machine: Machine, model: ModelFacts) -> I
             "a checkpoint would hold no whole weights; set zero3_save_16bit_model: true (ZeRO-3) or "
             "fsdp_state_dict_type: FULL_STATE_DICT in the launch file"
         )
-    if info.lora is not None and "lm_head" in info.lora.targets:
-        yield "solver.lora.targets names lm_head, whose adapter TRL would never train; leave it out"
+    if info.lora is not None:
+        yield from _of_adapters(info.base_model, info.lora, model.shape)
 
 
 def _of_hardware(args: Any, machine: Machine) -> Iterator[str]:
@@ -183,6 +225,17 @@ def _of_model(args: Any, info: RunInfo, model: ModelFacts) -> Iterator[str]:
         yield (
             f"prompts of {prompt} and answers of {answer} tokens do not fit into the {model.context} tokens of "
             f"{info.base_model}; lower solver.max_prompt_tokens or solver.max_completion_tokens"
+        )
+
+
+def _of_adapters(base_model: str, lora: LoraSettings, shape: ModelShape | None) -> Iterator[str]:
+    if HEAD in lora.targets:
+        yield f"solver.lora.targets names {HEAD}, whose adapter TRL would never train; leave it out"
+    # peft passes over a name that matches nothing, as long as another one does.
+    if shape is not None and (unmatched := [t for t in shape.unmatched(lora.targets) if t != HEAD]):
+        yield (
+            f"solver.lora.targets names {', '.join(unmatched)}, which {base_model} does not have; it has "
+            f"{', '.join(shape.layer_names())}"
         )
 
 
@@ -261,7 +314,36 @@ def load_text_side(base_model: str, *, trust_remote_code: bool = False) -> tuple
         ) from error
 
 
-def model_facts(tokenizer: Any, config: Any) -> ModelFacts:
+def model_shape(args: Any, config: Any) -> ModelShape | None:
+    """The base model without its values, in the class that TRL takes; None where it cannot be made from the config.
+
+    Args:
+        args: the GRPOConfig, which may say in what precision weights are loaded.
+        config: the base model's config.
+    """
+    kind = getattr(transformers, (config.architectures or [""])[0], None)
+    if kind is None:
+        return None
+    # Asked before the model is made, which may set what its config leaves open.
+    stored = getattr(config, "dtype", None)
+    given = (args.model_init_kwargs or {}).get("dtype", "auto")
+    given = stored if given in ("auto", None) else given
+    try:
+        with torch.device("meta"):
+            model: Any = kind(config)
+    except Exception:  # noqa: BLE001  (a model's class is a program of its author)
+        return None
+    dtype = getattr(torch, given, None) if isinstance(given, str) else given
+    modules = dict(model.named_modules())
+    return ModelShape(
+        parameters=sum(weight.numel() for weight in model.parameters()),
+        weight_bytes=dtype.itemsize if isinstance(dtype, torch.dtype) else torch.bfloat16.itemsize,
+        modules=frozenset(modules),
+        linears={n: (m.in_features, m.out_features) for n, m in modules.items() if isinstance(m, torch.nn.Linear)},
+    )
+
+
+def model_facts(tokenizer: Any, config: Any, shape: ModelShape | None = None) -> ModelFacts:
     """What preflight must know of the base model."""
     probe = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
     unrendered = ""
@@ -276,6 +358,7 @@ def model_facts(tokenizer: Any, config: Any) -> ModelFacts:
         has_end=tokenizer.eos_token_id is not None,
         context=getattr(config.get_text_config(), "max_position_embeddings", None),
         no_tools=why_no_tools(tokenizer),
+        shape=shape,
     )
 
 

@@ -10,17 +10,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
-from rri.errors import ConfigError, ServiceUnavailable
+from rri.errors import ConfigError, RriError, ServiceUnavailable
 from rri.wire import LoraSettings, RunInfo
+from training import preflight
+from training.model_shape import ModelShape
 from training.preflight import (
     Machine,
     ModelFacts,
     await_vllm_server,
+    check_room,
     check_start,
     findings,
+    inspect_start,
     load_text_side,
     model_facts,
+    model_shape,
     this_machine,
 )
 
@@ -33,6 +40,8 @@ GPUS = Machine(
 )  # fmt: skip
 CPU = replace(GPUS, gpus=0, bf16=False, ranks=2, local_ranks=2, mixed_precision="no")
 MODEL = ModelFacts(has_template=True, unrendered="", has_end=True, context=32768)
+LAYERS = {"model.layers.0.q_proj": (64, 64), "model.layers.0.k_proj": (64, 16), "lm_head": (64, 1000)}
+SHAPE = ModelShape(parameters=10**9, weight_bytes=2, modules=frozenset({"", "model", *LAYERS}), linears=LAYERS)
 
 
 def args(**changes: Any) -> SimpleNamespace:
@@ -76,6 +85,10 @@ LORA = {"lora": LoraSettings()}
         ({}, PAPER, GPUS, replace(MODEL, has_end=False), "M has no end token"),
         ({}, PAPER, GPUS, replace(MODEL, context=14335), "answers of 8192 tokens do not fit into the 14335"),
         ({}, {"lora": LoraSettings(targets=("q_proj", "lm_head"))}, GPUS, MODEL, "solver.lora.targets names lm_head"),
+        (
+            {}, {**PAPER, "lora": LoraSettings(targets=("wq", "q_proj", "wv"))}, GPUS, replace(MODEL, shape=SHAPE),
+            "names wq, wv, which M does not have; it has k_proj, q_proj",
+        ),
         # generation
         (VLLM, {"retrieval": True, "generation": "vllm-colocate"}, GPUS, MODEL, "tools with generation vllm-colocate"),
         ({}, {**PAPER, "retrieval": True}, GPUS, replace(MODEL, no_tools="it has none"), "cannot use tools, because"),
@@ -103,6 +116,9 @@ def test_each_refusal(
         ({"report_to": []}, {}, without("tensorboard"), MODEL),
         ({"report_to": ["comet_ml"]}, {}, GPUS, MODEL),
         ({"bf16": False}, LORA, CPU, MODEL),
+        ({}, LORA, GPUS, replace(MODEL, shape=SHAPE)),
+        ({}, {"lora": LoraSettings(targets=("q_proj", "0.k_proj"))}, GPUS, replace(MODEL, shape=SHAPE)),
+        ({}, {"lora": LoraSettings(targets=("wq",))}, GPUS, MODEL),
         ({}, {"retrieval": True}, GPUS, MODEL),
         ({}, {}, GPUS, replace(MODEL, no_tools="it has none")),
         ({**VLLM, "vllm_tensor_parallel_size": 4, "vllm_max_model_length": 14336}, PAPER, GPUS, MODEL),
@@ -123,6 +139,76 @@ def test_everything_that_is_missing_is_said_at_once(make_info: MakeInfo) -> None
         check_start(args(use_vllm=True, report_to=["wandb"]), make_info(), CPU, replace(MODEL, has_template=False))
 
 
+# --- the disk ------------------------------------------------------------------------------------------
+
+
+def saving(output: Path, **changes: Any) -> SimpleNamespace:
+    values: dict[str, Any] = {
+        "output_dir": str(output), "optim": "adamw_torch", "max_steps": 100, "save_steps": 10, "save_total_limit": 2,
+    }  # fmt: skip
+    return args(**values | changes)
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Let every disk have so many GB free."""
+    return lambda gb: monkeypatch.setattr(preflight, "free_bytes", lambda folder: int(gb * 1e9))
+
+
+def test_a_disk_without_room_is_refused_with_the_figures(
+    make_info: MakeInfo, free: Callable[[float], None], tmp_path: Path
+) -> None:
+    machine = replace(GPUS, sharding="none", zero_stage=0)
+    free(18.1)
+    check_room(saving(tmp_path), make_info(), machine, SHAPE)
+    free(17.9)
+    with pytest.raises(ConfigError) as caught:
+        check_room(saving(tmp_path), make_info(), machine, SHAPE)
+    assert "17.9 GB free, and training needs 18 GB there: 3 checkpoints of 6 GB" in str(caught.value)
+    assert "save_total_limit 2" in str(caught.value) and "; free some, " in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+    check_room(saving(tmp_path), make_info(**LORA), machine, SHAPE)
+    check_room(saving(tmp_path), make_info(), machine, None)
+
+
+def test_checkpoints_that_are_there_need_no_room(
+    make_info: MakeInfo, free: Callable[[float], None], tmp_path: Path
+) -> None:
+    free(6.1)
+    machine = replace(GPUS, sharding="none", zero_stage=0)
+    for step in (80, 90):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    check_room(saving(tmp_path), make_info(), machine, SHAPE)
+    with pytest.raises(ConfigError, match=r"14 GB there: 1 checkpoint of 14 GB"):
+        check_room(saving(tmp_path), make_info(), GPUS, SHAPE)
+
+
+def test_a_disk_that_cannot_be_asked_is_no_hindrance(
+    make_info: MakeInfo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(folder: Path) -> int:
+        raise PermissionError(13, "no", str(folder))
+
+    monkeypatch.setattr(preflight, "free_bytes", fail)
+    check_room(saving(tmp_path), make_info(), GPUS, SHAPE)
+
+
+@pytest.mark.parametrize("main", [True, False])
+def test_one_rank_looks_at_the_disk_and_all_are_told(
+    main: bool, make_info: MakeInfo, free: Callable[[float], None], tmp_path: Path
+) -> None:
+    told: list[RriError | None] = []
+    chosen = saving(
+        tmp_path, use_vllm=False, bf16=False, report_to=[], deepspeed_plugin=None, trust_remote_code=False,
+        max_completion_length=64, model_init_kwargs=None, chat_template_kwargs=None,
+        distributed_state=SimpleNamespace(is_main_process=main),
+    )  # fmt: skip
+    free(0)
+    inspect_start(chosen, make_info(), SimpleNamespace(fail_together=told.append))  # type: ignore[arg-type]
+    assert len(told) == 1, "every rank calls it once"
+    assert isinstance(told[0], ConfigError) == main
+
+
 # --- what is looked at ---------------------------------------------------------------------------------
 
 
@@ -137,6 +223,29 @@ def test_the_base_model_is_looked_at(tiny_model: Path) -> None:
     assert not model_facts(tokenizer, config).has_template
     with pytest.raises(ConfigError, match="cannot read tokenizer and config"):
         load_text_side(str(tiny_model / "absent"))
+
+
+def test_the_base_model_is_made_without_its_values(tiny_model: Path) -> None:
+    config = load_text_side(str(tiny_model))[1]
+    found = model_shape(args(model_init_kwargs=None), config)
+    assert found is not None
+    model: Any = AutoModelForCausalLM.from_pretrained(tiny_model)
+    assert found.parameters == model.num_parameters()
+    assert found.modules == {name for name, _ in model.named_modules()}
+    assert found.linears["model.layers.0.mlp.up_proj"] == (32, 64)
+    assert found.weight_bytes == 4
+    for given in ("bfloat16", torch.bfloat16):
+        other = model_shape(args(model_init_kwargs={"dtype": given}), config)
+        assert other is not None and other.weight_bytes == 2
+    config.dtype = None
+    unknown = model_shape(args(model_init_kwargs=None), config)
+    assert unknown is not None and unknown.weight_bytes == 2, "no more than certain"
+
+
+@pytest.mark.parametrize("architectures", [None, ["NoSuchModel"], ["LlamaForCausalLM"]])
+def test_a_model_that_cannot_be_made_has_no_shape(architectures: list[str] | None) -> None:
+    config = SimpleNamespace(architectures=architectures, get_text_config=lambda: None)
+    assert model_shape(args(model_init_kwargs=None), config) is None
 
 
 def plugin(stage: int, *, gather: bool, offload: str | None = None) -> Any:
