@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 RUN ?= runs/smoke
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint format bench-schema bench-judge bench-loop bench-train clean
+.PHONY: run test lint format bench-schema bench-judge bench-loop bench-train bench-learn clean
 
 run: $(STAMP)
 	$(BIN)/rri run $(RUN) --config smoke
@@ -39,6 +39,9 @@ bench-loop: $(STAMP)
 
 bench-train: $(STAMP)
 	$(BIN)/python -m tests.perf.train
+
+bench-learn: $(STAMP)
+	$(BIN)/python -m tests.perf.learning
 
 clean:
 	rm -rf $(VENV) build *.egg-info
