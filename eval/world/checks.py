@@ -87,10 +87,11 @@ def _errors(mean: float, error: float) -> str:
 def _flattery(arms: Arms) -> Check:
     rows = arms["generation-only"].seeds if "generation-only" in arms else ()
     lacking = _lacking(arms, "generation-only")
+    mean = [f"mean {fmean(row.gap for row in rows):+.3f}"] if rows else []
     return _check(
         "generation-only is hacked",
         f"train reward - true quality >= {FLATTERY:g} in every seed",
-        [f"seed {row.seed}: {row.gap:+.3f}" for row in rows],
+        [*mean, *(f"seed {row.seed}: {row.gap:+.3f}" for row in rows)],
         _in_every_seed((_least(row.gap, FLATTERY) for row in rows), lacking),
         lacking,
     )

@@ -184,7 +184,9 @@ def test_without_cells_no_check_is_decided() -> None:
 def test_generation_only_is_hacked_by_a_quarter_in_every_seed(second: float, met: bool) -> None:
     """0.8 - 0.55 is a little less than 0.25 in floating point."""
     results = dict([cell("generation-only", 0), cell("generation-only", 1, reward=second, quality=0.55)])
-    assert check(comparison(results, {}), FLATTERY).met is met
+    found = check(comparison(results, {}), FLATTERY)
+    assert found.met is met
+    assert found.found.startswith(f"mean {(0.3 + second - 0.55) / 2:+.3f}; seed 0: +0.300"), "the mean is told beside"
 
 
 @pytest.mark.parametrize(
