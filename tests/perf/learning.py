@@ -200,7 +200,7 @@ def curve_of(one: Learned) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0,1,2", help="numbers with commas between")
-    parser.add_argument("--learning-rate", type=float, default=1e-5)
+    parser.add_argument("--learning-rate", type=float, default=2e-5)
     options = parser.parse_args()
     console = Console(width=120)
     found = [learn(int(seed), options.learning_rate) for seed in options.seeds.split(",")]
