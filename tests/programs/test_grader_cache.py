@@ -148,7 +148,8 @@ def test_role_modules_are_asked_every_time_also_the_judge_alone(tmp_path: Path) 
 @pytest.mark.parametrize("role", ROLES)
 def test_no_role_reuses_a_reply_through_dspy(tmp_path: Path, role: Role) -> None:
     models: dict[str, Script] = {role: lambda r: f"reply {r.number}"}
-    with ScriptedServer(models) as server, open_test_gateway(scripted_config(server.url)) as gateway:
+    every = {"retrieval": True}  # only then has the summarizer a route
+    with ScriptedServer(models) as server, open_test_gateway(scripted_config(server.url, solver=every)) as gateway:
         gateway.cache = ReplyCache(tmp_path)
         lm = role_lm(role, gateway)
         with dspy.context(lm=lm, adapter=RriAdapter(), disable_history=True):

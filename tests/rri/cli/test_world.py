@@ -1,5 +1,5 @@
 """`rri world`: what it refuses, what it reports of finished cells, and what a failed cell leaves. A whole comparison is
-run in tests/test_world.py.
+run in tests/eval/world/test_whole.py.
 """
 
 import json

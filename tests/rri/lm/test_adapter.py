@@ -28,6 +28,7 @@ from signatures import (
     JudgeCriterionStrictly,
     ProposeRequests,
     RewriteTask,
+    SummarizePassages,
     with_guidance,
 )
 from tests.rigs import make_task, open_test_gateway, scripted_config
@@ -259,8 +260,8 @@ def test_the_criterion_is_the_last_block_of_the_judge() -> None:
     assert list(JudgeCriterion.input_fields)[-1] == "criterion"
 
 
-def test_plain_text_signatures_are_the_answers() -> None:
-    assert set(PLAIN) == {FarmAnswer, HonestAnswer}
+def test_plain_text_signatures_are_the_answers_and_the_brief() -> None:
+    assert set(PLAIN) == {FarmAnswer, HonestAnswer, SummarizePassages}
 
 
 @pytest.mark.parametrize("strict", [False, True])
