@@ -1,4 +1,4 @@
-"""One cell: what is there already is kept, and what fails says where to look. The whole of it: tests/eval/world/test_whole.py."""
+"""One cell: what is there already is kept, and what fails says where to look. The whole of it: test_whole.py."""
 
 import json
 from pathlib import Path
