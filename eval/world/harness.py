@@ -44,14 +44,12 @@ def keep_scale(directory: Path, scale: Scale) -> None:
     path = directory / SCALE
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        kept = Scale.model_validate_json(path.read_text(encoding="utf-8")) if path.exists() else None
+        text = path.read_text(encoding="utf-8") if path.exists() else None
     except OSError as error:
         raise RunDirError(f"cannot use {directory}: {error.strerror}", "Choose another folder") from None
-    except ValueError:
-        raise InputError(f"{path} holds no sizes of a comparison", "Choose another folder") from None
-    if kept is None:
+    if text is None:
         write_atomically(path, f"{scale.model_dump_json(indent=1)}\n")
-    elif kept != scale:
+    elif (kept := Scale.read(text, str(path))) != scale:
         before, now = kept.model_dump(), scale.model_dump()
         changed = ", ".join(f"{name} {before[name]} -> {now[name]}" for name in now if before[name] != now[name])
         raise InputError(f"{directory} was begun with other sizes ({changed})", "Choose another folder")

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
-from pydantic import ValidationError
 
 from eval.world.cells import PRESETS, Cell, parse_cell
 from eval.world.config import world_config, write_corpus
@@ -31,7 +30,7 @@ from eval.world.scale import Scale
 from eval.world.server import WorldServer
 from rri.config import parse_config
 from rri.config.merging import merge
-from rri.errors import InputError, RriError, RunDirError, TrainerFailed
+from rri.errors import RriError, RunDirError, TrainerFailed
 from rri.lifetime import leashed
 from rri.rundir import RunDir
 from rri.store import Store
@@ -228,22 +227,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     try:
-        result = run_cell(options.directory, parse_cell(options.cell), _scale(options.scale), _say)
+        result = run_cell(options.directory, parse_cell(options.cell), Scale.read(options.scale, "--scale"), _say)
     except RriError as error:
         _say(f"error: {error}")
         return error.exit_code
     where = options.directory / CELLS / result.name / CELL
     _say(f"{where}: reward {result.train_reward:.3f}, true quality {result.true_quality:.3f}")
     return 0
-
-
-def _scale(text: str) -> Scale:
-    try:
-        return Scale.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "JSON"
-        raise InputError(f"--scale: {where}: {first['msg']}", f"Sizes are: {', '.join(Scale.model_fields)}") from None
 
 
 def _say(message: str) -> None:

@@ -1,10 +1,14 @@
 """How large a comparison is: the world, the runs, and what is measured of them."""
 
-from pydantic import Field
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import Field, ValidationError
 
 from eval.world.facts import World
 from eval.world.pretraining import Pretraining
 from rri.domain import Section
+from rri.errors import InputError
 from rri.types import digest_of
 
 __all__ = ["Scale"]
@@ -26,6 +30,24 @@ class Scale(Section):
     stretches: int = Field(default=10, ge=1, description="stretches of cycles whose served rubrics are attacked afresh")
     stretch_probes: int = Field(default=24, ge=0, description="rubrics of each stretch")
     pretraining: Pretraining = Pretraining()
+
+    @classmethod
+    def read(cls, given: str | Mapping[str, Any], where: str) -> Self:
+        """Sizes from JSON text or from data.
+
+        Args:
+            given: what differs from the proving ground's, or all.
+            where: named in the error.
+
+        Raises:
+            InputError: it is no JSON, an unknown size, or a value out of range.
+        """
+        try:
+            return cls.model_validate_json(given) if isinstance(given, str) else cls.model_validate(given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            what = ".".join(map(str, first["loc"])) or "JSON"
+            raise InputError(f"{where}: {what}: {first['msg']}", f"Sizes are: {', '.join(cls.model_fields)}") from None
 
     @property
     def digest(self) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from rich.console import Console
 
 from eval.world.cells import Cell, ablation_cells, arm_cells, stress_cells
@@ -21,7 +20,7 @@ from eval.world.tables import markdown, screen
 from rri.cli.console import progress_line
 from rri.cli.run import interruptible
 from rri.config import apply_overrides
-from rri.errors import ConfigError, InputError, TrainerFailed
+from rri.errors import InputError, TrainerFailed
 from rri.rundir import write_atomically
 
 __all__ = ["world_command"]
@@ -84,12 +83,7 @@ def _numbers(seeds: str) -> list[int]:
 def _scale(overrides: Mapping[str, Any]) -> Scale:
     data = Scale().model_dump(mode="json")
     apply_overrides(data, overrides)
-    try:
-        return Scale.model_validate(data)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"--set {where}: {first['msg']}", f"Sizes are: {', '.join(Scale.model_fields)}") from None
+    return Scale.read(data, "--set")
 
 
 def _report(out: Path) -> Comparison | None:

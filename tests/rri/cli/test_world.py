@@ -43,9 +43,9 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--arms", " , "], "nothing to run"),
         (["--seeds", "0,one"], "--seeds '0,one' holds no seeds"),
         (["--seeds", "-1"], "--seeds '-1' holds no seeds"),
-        (["-s", "cycles=0"], "--set cycles: "),
+        (["-s", "cycles=0"], "--set: cycles: "),
         (["-s", "cyles=3"], "cyles"),
-        (["-s", "pretraining.steps=x"], "--set pretraining.steps: "),
+        (["-s", "pretraining.steps=x"], "--set: pretraining.steps: "),
     ],
 )
 def test_what_cannot_be_run_is_one_line(
