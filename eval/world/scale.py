@@ -9,7 +9,6 @@ from eval.world.facts import World
 from eval.world.pretraining import Pretraining
 from rri.domain import Section
 from rri.errors import InputError
-from rri.types import digest_of
 
 __all__ = ["Scale"]
 
@@ -48,11 +47,6 @@ class Scale(Section):
             first = error.errors()[0]
             what = ".".join(map(str, first["loc"])) or "JSON"
             raise InputError(f"{where}: {what}: {first['msg']}", f"Sizes are: {', '.join(cls.model_fields)}") from None
-
-    @property
-    def digest(self) -> str:
-        """Digest of all sizes; cells of one comparison share it."""
-        return digest_of(self.model_dump())
 
     def world(self, seed: int) -> World:
         """The world of a seed in these sizes.

@@ -14,11 +14,6 @@ def test_the_proving_ground_is_the_default() -> None:
     assert scale.world(7).seed == 7
 
 
-def test_every_size_counts_in_the_digest() -> None:
-    assert Scale().digest == Scale().digest != Scale(cycles=7).digest
-    assert Scale(pretraining={"steps": 7}).digest != Scale().digest  # type: ignore[arg-type]
-
-
 def test_sizes_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValidationError):
         Scale(cycles=0)
