@@ -26,6 +26,8 @@ from rri.rundir import write_atomically
 __all__ = ["world_command"]
 
 TABLES, PICTURE = "world.md", "world.png"
+WIDTH = 100
+"""Columns that the tables need; in fewer their figures would be cut."""
 
 
 def world_command(
@@ -64,7 +66,7 @@ def world_command(
         if as_json:
             sys.stdout.write(f"{found.model_dump_json()}\n")
         else:
-            Console().print(screen(found))
+            Console(width=max(WIDTH, Console().width)).print(screen(found))
             sys.stdout.write(f"{out / WORLD}  {out / TABLES}  {out / PICTURE}\n")
     _refuse(out, cells, failed)
     return 0

@@ -30,7 +30,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with both arms of seed 0; any further cell fails at its base model."""
     (tmp_path / "cache").write_text("")
     monkeypatch.setenv("RRI_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "80")
     results = dict([finished("generation-only", quality=0.4), finished("rri", reward=0.6, quality=0.6)])
     put(tmp_path / "out", results, {"generation-only-0": answers_of(0.4, 0.4), "rri-0": answers_of(0.6, 0.7)})
     return tmp_path / "out"
@@ -63,6 +63,7 @@ def test_finished_cells_are_reported(out: Path, capsys: pytest.CaptureFixture[st
     assert "2 of 2 cells are finished" in outcome.err
     assert "arms in the fair world" in outcome.out
     assert max(map(len, outcome.out.splitlines()[:-1])) <= 100
+    assert "…" not in outcome.out, "no figure is cut where the output is narrow"
     for name in ("world.json", "world.md", "world.png"):
         assert str(out / name) in outcome.out and (out / name).stat().st_size
 
