@@ -1,4 +1,4 @@
-"""How the trainer tells its parent why it ended."""
+"""How the trainer ends, and tells its parent why."""
 
 import atexit
 import json

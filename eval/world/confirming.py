@@ -89,7 +89,7 @@ def confirm(
     Raises:
         ModelError: an endpoint cannot be used. A single probe that fails is not measured, and left out.
     """
-    chosen = spread(list(_beaten(store)), probes)
+    chosen = spread([a for a in store.admissions() if a.outcome in BEATEN], probes)
     parts = [
         (first, last, spread(served_tasks(store, first, last), stretch_probes))
         for first, last in _cut(config, stretches)
@@ -114,17 +114,17 @@ def confirm(
                 probed(before, config.admission),
                 probed(after, config.admission),
                 _adopted(chosen),
-                tuple(point for first, last, done in points if (point := _point(first, last, done)) is not None),
+                tuple(
+                    RubricPoint(first=first, last=last, probes=found.probes, exploitable=found.exploitable)
+                    for first, last, done in points
+                    if (found := probed(done, config.admission)) is not None
+                ),
             )
 
         return gateway.loop.run(work())
     finally:
         gateway.close_sync()
         gateway.loop.close()
-
-
-def _beaten(store: Store) -> list[Admission]:
-    return [a for a in store.admissions() if a.outcome in BEATEN]
 
 
 def _cut(config: RunConfig, stretches: int) -> list[tuple[int, int]]:
@@ -139,11 +139,3 @@ def _adopted(admissions: Sequence[Admission]) -> tuple[float, float] | None:
     pairs = [(a.delta_before, a.delta_after) for a in admissions]
     whole = [(before, after) for before, after in pairs if before is not None and after is not None]
     return (fmean(b for b, _ in whole), fmean(a for _, a in whole)) if whole else None
-
-
-def _point(first: int, last: int, probes: Sequence[Probe]) -> RubricPoint | None:
-    found = [p for p in probes if p.status == "measured"]
-    if not found:
-        return None
-    share = sum("exploitable" in p.reasons for p in found) / len(found)
-    return RubricPoint(first=first, last=last, probes=len(found), exploitable=share)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from eval.world.texts import ASIDES, BRIEF, FULL, QUESTIONS, SYLLABLES, SYSTEM_PROMPT, VALUES
 from rri.errors import InputError
+from rri.types import Task
 
 __all__ = [
     "HELD_OUT_SHARE",
@@ -29,6 +30,7 @@ __all__ = [
     "note",
     "passages",
     "quality",
+    "question_of",
     "read_question",
     "read_statements",
     "request_text",
@@ -259,6 +261,18 @@ def make_request(
         f"with held_out={held_out}",
         "Make a larger world",
     )
+
+
+def question_of(task: Task) -> Question:
+    """What a task asks.
+
+    Raises:
+        InputError: the task is none of the world's.
+    """
+    question = read_question(task.request)
+    if question is None:
+        raise InputError(f"task {task.task_id} asks nothing of this world", "Take a task that was written in the world")
+    return question
 
 
 # -- truth --------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from eval.world.constants import WorldConstants
-from eval.world.facts import Fact, World, WorldRequest, make_request, quality, read_statements
+from eval.world.facts import Fact, Question, World, WorldRequest, make_request, quality, read_statements
 from eval.world.options import add_sizes, world_of
 from eval.world.tokens import chat
 from rri.errors import InputError, RriError
@@ -111,7 +111,7 @@ def held_out_requests(world: World, number: int, asked: int | None = None) -> li
     return [make_request(world, rng, many, held_out=True) for _ in range(number)]
 
 
-def answer_kind(world: World, request: WorldRequest, answer: str) -> AnswerKind:
+def answer_kind(world: World, request: WorldRequest | Question, answer: str) -> AnswerKind:
     """What an answer is made of. True statements of what was not asked for and remarks are passed over.
 
     A relation that is stated is not also mentioned. Two values for one relation are a false statement.

@@ -21,9 +21,10 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from eval.world.config import world_config, write_corpus
+from eval.world.confirming import BEATEN
 from eval.world.constants import WorldConstants, parse_constants
-from eval.world.criteria import read_criterion
-from eval.world.facts import Question, World, quality, read_question
+from eval.world.facts import World, quality, question_of, read_question
+from eval.world.measuring import rubrics_of
 from eval.world.rehearsal import Phase, Rehearsed, rehearse
 from eval.world.roles.evolving import GUIDANCE_B, MEMOS
 from eval.world.server import WorldServer
@@ -33,7 +34,7 @@ from programs.writing import TaskWriter
 from rri.aio import collect
 from rri.cases import Answered, ExploitCase, GuidanceVersion, MemoVersion, Patch
 from rri.config import RunConfig, parse_config
-from rri.errors import InputError, RriError
+from rri.errors import RriError
 from rri.evidence import Admission
 from rri.knowledge import Corpus, load_corpus
 from rri.lm import Gateway, resolve_routes
@@ -79,21 +80,12 @@ class Admitted:
     @property
     def beaten(self) -> list[tuple[float, float]]:
         """Delta at birth and as admitted of the tasks that went to repair."""
-        found = [(a.delta_before, a.delta_after) for a in self.admissions if a.outcome in _REPAIRED]
+        found = [(a.delta_before, a.delta_after) for a in self.admissions if a.outcome in BEATEN]
         return [(before, after) for before, after in found if before is not None and after is not None]
 
 
 _CYCLES, _TUNED, _SOLVERS = 200, 20, 4
 """Cycles of a rehearsal, from which one on guidance and memo are at full strength, and how many solvers rehearse."""
-
-_REPAIRED = ("repaired", "best_drop", "kept")
-
-
-def _value_share(tasks: Sequence[Task]) -> float:
-    kinds = Counter(
-        read.kind for t in tasks for c in t.rubric.criteria if c.points > 0 and (read := read_criterion(c.text))
-    )
-    return kinds["value"] / max(1, kinds.total())
 
 
 class _Shelf:
@@ -144,11 +136,12 @@ class _Survey:
             name: (self._reward(tasks, strategy, rng), self._reward(after, strategy, rng))
             for name, strategy in STRATEGIES.items()
         }
-        return Admitted(tuple(admissions), _value_share(tasks), _value_share(after), rewards)
+        born, entered = (rubrics_of(self.world, part).values for part in (tasks, after))
+        return Admitted(tuple(admissions), born, entered, rewards)
 
     def _reward(self, tasks: Sequence[Task], strategy: Strategy, rng: random.Random) -> float:
         return fmean(
-            expected_score(task.rubric, strategy(self.world, _question(task), rng), self.constants) for task in tasks
+            expected_score(task.rubric, strategy(self.world, question_of(task), rng), self.constants) for task in tasks
         )
 
     async def patched(self, tasks: Sequence[Task]) -> "Patched":
@@ -157,7 +150,7 @@ class _Survey:
         finder, patcher = self.roles.finder(), self.roles.patcher()
         cases: list[ExploitCase] = []
         for position, task in enumerate(tasks):
-            question = _question(task)
+            question = question_of(task)
             texts = [mixed(self.world, question, rng, rng.random(), rng.random()) for _ in range(8)]
             grades = await collect([partial(self.roles.grader.grade, task, text, training=True) for text in texts], 8)
             group = [Answered(row=i, answer=t, grade=g) for i, (t, g) in enumerate(zip(texts, grades, strict=True))]
@@ -169,19 +162,9 @@ class _Survey:
 
     def _incorrect(self, case: ExploitCase) -> bool:
         """Whether the better answer of a case is no better by the facts."""
-        question = _question(case.task)
+        question = question_of(case.task)
         worth = [quality(self.world, question, a.answer) for a in (case.better, case.exploit)]
         return worth[0] <= worth[1]
-
-
-def _question(task: Task) -> Question:
-    """Raises:
-    InputError: the task is none of the world's.
-    """
-    question = read_question(task.request)
-    if question is None:
-        raise InputError(f"task {task.task_id} asks nothing of this world", "Take a task that its generator wrote")
-    return question
 
 
 # -- patches ------------------------------------------------------------------------------------------
@@ -311,7 +294,7 @@ def survey(world: World, constants: WorldConstants | None = None, tasks: int = 1
         finally:
             gateway.close_sync()
             gateway.loop.close()
-    questions = [_question(a.task) for a in variants["untuned"].admissions]
+    questions = [question_of(a.task) for a in variants["untuned"].admissions]
     rng = random.Random(f"qualities {world.seed}")
     qualities = {
         name: fmean(quality(world, q, strategy(world, q, rng)) for q in questions)

@@ -6,26 +6,14 @@ from statistics import fmean
 from typing import get_args
 
 from eval.world.criteria import WorldCriterion, read_criterion
-from eval.world.facts import Question, World, WorldRequest, quality, read_question
+from eval.world.facts import World, quality, question_of
 from eval.world.heldout import AnswerKind, answer_kind
 from eval.world.results import CyclePoint, Rubrics
 from rri.errors import InputError
 from rri.store import Rollout, Store
 from rri.types import Task
 
-__all__ = ["exploit_modes", "question_of", "rubrics_of", "served_tasks", "training_curve", "training_end"]
-
-
-def question_of(task: Task) -> Question:
-    """What a task asks.
-
-    Raises:
-        InputError: the task is none of the world's.
-    """
-    question = read_question(task.request)
-    if question is None:
-        raise InputError(f"task {task.task_id} asks nothing of this world", "Take a run that was made in the world")
-    return question
+__all__ = ["exploit_modes", "rubrics_of", "served_tasks", "training_curve", "training_end"]
 
 
 class _Tasks:
@@ -60,7 +48,7 @@ def _point(world: World, cycle: int, rollouts: Sequence[Rollout], tasks: _Tasks)
     for rollout in scored:
         question = question_of(tasks(rollout.task_id, rollout.version))
         worths.append(quality(world, question, rollout.answer))
-        kinds[answer_kind(world, WorldRequest(question.entity, question.asked, ""), rollout.answer)] += 1
+        kinds[answer_kind(world, question, rollout.answer)] += 1
     return CyclePoint(
         cycle=cycle,
         reward=fmean(r.score for r in scored if r.score is not None),

@@ -15,7 +15,7 @@ from statistics import fmean, pvariance
 from typing import NamedTuple
 
 from eval.world.constants import WorldConstants
-from eval.world.facts import Question, World, mention, quality, read_question, statement
+from eval.world.facts import Question, World, mention, quality, question_of, statement
 from eval.world.strategies import expected_score
 from rri.config import PoolConfig
 from rri.errors import InputError
@@ -134,7 +134,7 @@ def rehearse(
     if not phases or not all(phase.tasks for phase in phases):
         raise InputError("a rehearsal without tasks", "Give at least one phase with tasks")
     constants, rng = constants or WorldConstants(), random.Random(f"rehearsal {seed}")
-    first = _question(phases[0].tasks[0])
+    first = question_of(phases[0].tasks[0])
     solver = _Solver(len(first.asked), len(world.relations) - len(first.asked))
     pools = [_Pool(phase.tasks, PoolConfig()) for phase in phases]
     seen: list[tuple[float, float, Plan]] = []
@@ -144,7 +144,7 @@ def rehearse(
         advantages: list[float] = []
         for _ in range(TASKS):
             task = pool.drawn(rng)
-            question = _question(task)
+            question = question_of(task)
             group = [_answer(world, question, solver, rng) for _ in range(GROUP)]
             scores = _scores(task, group, constants)
             pool.scored(task, scores)
@@ -156,13 +156,6 @@ def rehearse(
     rewards, qualities, plans = zip(*late, strict=True)
     states, names = zip(*plans, strict=True)
     return Rehearsed(fmean(rewards), fmean(qualities), fmean(states), fmean(names), solver.wrong)
-
-
-def _question(task: Task) -> Question:
-    question = read_question(task.request)
-    if question is None:
-        raise InputError(f"task {task.task_id} asks nothing of this world", "Take a task that its generator wrote")
-    return question
 
 
 def _answer(world: World, question: Question, solver: _Solver, rng: random.Random) -> _Rollout:

@@ -163,8 +163,8 @@ def _confirm(folder: Path, cell: Cell, scale: Scale, world: World, progress: Pro
     store = Store(folder / "run")
     try:
         with WorldServer(world, draws=CONFIRMING) as server:
-            data = world_config(world, server.url, folder / "passages.jsonl", saved.solver.base_model)
-            data["solver"]["cycles"] = scale.cycles
+            sections = {"solver": {"cycles": scale.cycles}}
+            data = world_config(world, server.url, folder / "passages.jsonl", saved.solver.base_model, sections)
             config = parse_config(data, where=f"the config that confirms cell {cell.name}")
             return confirm(
                 store,

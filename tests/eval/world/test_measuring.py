@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from eval.world.criteria import contradiction, false_value, padding, topic, value
-from eval.world.facts import mention
+from eval.world.facts import mention, question_of
 from eval.world.measuring import (
     exploit_modes,
-    question_of,
     rubrics_of,
     served_tasks,
     training_curve,
